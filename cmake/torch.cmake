@@ -1,0 +1,25 @@
+# LibTorch and everything built on it. Its headers are precompiled once and shared by all users.
+find_package(Torch REQUIRED)
+message(STATUS "LibTorch ${Torch_VERSION} from ${TORCH_INSTALL_PREFIX}")
+
+file(GLOB torch_sources CONFIGURE_DEPENDS trireme/models/*.cc trireme/train/*.cc)
+if(torch_sources)
+  add_library(trireme_torch STATIC ${torch_sources})
+  target_include_directories(trireme_torch SYSTEM PUBLIC ${TORCH_INCLUDE_DIRS})
+  target_link_libraries(trireme_torch PUBLIC trireme_core ${TORCH_LIBRARIES})
+  target_precompile_headers(trireme_torch PRIVATE <torch/torch.h>)
+
+  if(EXISTS ${CMAKE_SOURCE_DIR}/trireme/cli/worker_main.cc)
+    add_executable(trireme-worker trireme/cli/worker_main.cc)
+    target_link_libraries(trireme-worker PRIVATE trireme_torch CLI11::CLI11)
+    target_precompile_headers(trireme-worker REUSE_FROM trireme_torch)
+  endif()
+
+  file(GLOB examples CONFIGURE_DEPENDS examples/*.cc)
+  foreach(source ${examples})
+    get_filename_component(name ${source} NAME_WE)
+    add_executable(${name} ${source})
+    target_link_libraries(${name} PRIVATE trireme_torch)
+    target_precompile_headers(${name} REUSE_FROM trireme_torch)
+  endforeach()
+endif()
