@@ -25,8 +25,12 @@ struct LaneRange {
 /// How many lanes the left child of a node of `count` >= 2 lanes holds.
 Lane left_lanes(Lane count);
 
-/// Deals `lanes` to `workers` (1 <= workers <= lanes) so that each worker holds exactly one subtree and the largest
-/// share is as small as that allows. Result i belongs to worker i; in lane order.
+/// Whether `range` is a node of the summation tree over `lanes` lanes: what a partial sum from a peer must be.
+bool is_subtree(Lane lanes, LaneRange range);
+
+/// Deals `lanes` to `workers` so that each worker holds exactly one subtree and the largest share is as small as that
+/// allows: always less than twice lanes / workers, and even where both are powers of two. 8 lanes on 3 workers: 4,
+/// 2, 2. Result i belongs to worker i; in lane order. Throws InvalidArgument unless 1 <= workers <= lanes.
 std::vector<LaneRange> deal_lanes(Lane lanes, std::uint32_t workers);
 
 /// The samples [first, first + count) of a batch of `batch` that belong to `lane` of `lanes`: contiguous, in order,
@@ -44,8 +48,12 @@ struct Partial {
   const float* values = nullptr;
 };
 
-/// Sums `partials` (disjoint, in lane order, not necessarily covering) along the tree over `lanes` lanes into `out`,
-/// elements [begin, begin + out.size()) of each. Missing lanes count as absent, not as zero: x + nothing = x.
+/// Sums `partials` (at least one; disjoint subtrees, in lane order, not necessarily covering) along the tree over
+/// `lanes` lanes into `out`, elements [begin, begin + out.size()) of each. Missing lanes count as absent, not as zero:
+/// x + nothing = x, so -0 stays -0. `out` must not overlap a partial. Does not allocate; any thread.
+///
+/// Each partial is read once and `out` is written once, as far as memory is concerned: sums in between stay in the
+/// first-level cache. Ranges are the caller's to check (`is_subtree`); partials out of order or across a node abort.
 void tree_sum(Lane lanes, std::span<const Partial> partials, std::size_t begin, std::span<float> out);
 
 }  // namespace trireme

@@ -1,0 +1,42 @@
+#include "trireme/launch/log_tail.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/launch/testing.h"
+
+namespace trireme::launch {
+namespace {
+
+std::string tail(const std::string& content, std::size_t lines) {
+  TempFolder folder;
+  std::ofstream(folder / "log") << content;
+  return tail_of_log(folder / "log", lines);
+}
+
+TEST(LogTail, LastLines) {
+  EXPECT_EQ(tail("one\ntwo\nthree\n", 2), "two\nthree");
+  EXPECT_EQ(tail("one\ntwo\nthree", 1), "three");
+  EXPECT_EQ(tail("one\ntwo\nthree\n", 3), "one\ntwo\nthree");
+  EXPECT_EQ(tail("one\ntwo\n", 10), "one\ntwo");
+  EXPECT_EQ(tail("one\n\nthree\n\n\n", 2), "\nthree");
+  EXPECT_EQ(tail("one\n", 0), "");
+}
+
+TEST(LogTail, NothingToRead) {
+  EXPECT_EQ(tail("", 5), "");
+  EXPECT_EQ(tail("\n\n", 5), "");
+  EXPECT_EQ(tail_of_log("/no/such/file", 5), "");
+  EXPECT_EQ(tail_of_log("/", 5), "");
+}
+
+TEST(LogTail, ALongLogIsNotReadWhole) {
+  std::string content;
+  for (int i = 0; i < 20'000; ++i) content += "line " + std::to_string(i) + "\n";
+  EXPECT_EQ(tail(content, 2), "line 19998\nline 19999");
+  const std::string most = tail(content, 1'000'000);
+  EXPECT_LE(most.size(), 64U * 1024);
+  EXPECT_EQ(most.substr(0, 5), "line ");  // begins with a whole line
+}
+
+}  // namespace
+}  // namespace trireme::launch

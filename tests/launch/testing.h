@@ -1,0 +1,72 @@
+#pragma once
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "trireme/base/deadline.h"
+#include "trireme/launch/process.h"
+
+namespace trireme::launch {
+
+/// A new folder that goes away with the object.
+class TempFolder {
+ public:
+  TempFolder() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "trireme-launch-XXXXXX").string();
+    if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("cannot make " + pattern);
+    path_ = pattern;
+  }
+  ~TempFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  TempFolder(const TempFolder&) = delete;
+  TempFolder& operator=(const TempFolder&) = delete;
+
+  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+/// Waits until `condition()` holds; false if it did not within `time`.
+template <typename Condition>
+bool eventually(Condition condition, std::chrono::milliseconds time = 10s) {
+  const Deadline deadline = Deadline::in(time);
+  while (!condition()) {
+    if (deadline.passed()) return false;
+    std::this_thread::sleep_for(1ms);
+  }
+  return true;
+}
+
+inline std::string content_of(const std::filesystem::path& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+inline bool contains(const std::filesystem::path& path, const std::string& text) {
+  return content_of(path).find(text) != std::string::npos;
+}
+
+/// Not running any more: no such process, or a zombie that its parent has not reaped yet.
+inline bool is_gone(pid_t pid) {
+  const std::string stat = content_of("/proc/" + std::to_string(pid) + "/stat");
+  const std::size_t name_end = stat.rfind(')');  // "pid (name) state ..."
+  return name_end == std::string::npos || stat.compare(name_end, 3, ") Z") == 0;
+}
+
+inline ProcessSpec shell(std::string script, std::filesystem::path log = {}) {
+  return {.name = "worker 0", .argv = {"/bin/sh", "-c", std::move(script)}, .log = std::move(log)};
+}
+
+}  // namespace trireme::launch

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trireme::observe {
+
+/// What one record of an event file says.
+struct Event {
+  double wall_time = 0;
+  std::int64_t step = 0;
+  std::string file_version;
+  std::optional<std::string> tag;
+  float value = 0;
+};
+
+/// Decodes a whole event file, written apart from the writer and stricter than TensorBoard: throws Corrupt for a wrong
+/// checksum, a cut record, an unknown field, bytes left over.
+std::vector<Event> read_events(std::string_view file);
+
+}  // namespace trireme::observe

@@ -1,0 +1,160 @@
+#include "trireme/observe/log.h"
+
+#include <set>
+#include <sstream>
+#include <thread>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trireme/base/error.h"
+#include "trireme/base/file.h"
+
+#include "tests/observe/temp_folder.h"
+
+namespace trireme::observe {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+using ::testing::Not;
+
+std::vector<std::string> lines_of(const std::filesystem::path& path) {
+  std::istringstream text(read_file(path));
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(text, line);) lines.push_back(line);
+  return lines;
+}
+
+/// Puts the log back to standard error, whatever the test did to it.
+class LogTest : public ::testing::Test {
+ protected:
+  ~LogTest() override { set_up_logging({.level = LogLevel::kWarn}); }
+
+  TempFolder folder_;
+};
+
+TEST(FormatEvent, ShowsEachKindOfValue) {
+  const std::string word = "lenet";
+  EXPECT_EQ(format_event("joined", {{"view", 1},
+                                    {"bytes", std::uint64_t{18446744073709551615u}},
+                                    {"left", -3},
+                                    {"loss", 0.1},
+                                    {"rate", 0.1f},
+                                    {"ok", true},
+                                    {"model", word},
+                                    {"mode", "bsp"}}),
+            "joined view=1 bytes=18446744073709551615 left=-3 loss=0.1 rate=0.1 ok=true model=lenet mode=bsp");
+}
+
+TEST(FormatEvent, QuotesWhatWouldNotBeOneWord) {
+  EXPECT_EQ(format_event("m", {{"a", "two words"}, {"b", ""}, {"c", "k=v"}, {"d", "say \"hi\""}, {"e", "back\\slash"}}),
+            R"(m a="two words" b="" c="k=v" d="say \"hi\"" e="back\\slash")");
+}
+
+TEST(FormatEvent, NeverBreaksTheLineNorSteersATerminal) {
+  EXPECT_EQ(format_event("first\nsecond", {{"text", "a\r\n\tb"}, {"esc", "\x1b[2J"}, {"del", "\x7f"}}),
+            R"(first\nsecond text="a\r\n\tb" esc="\x1b[2J" del="\x7f")");
+}
+
+TEST_F(LogTest, LineHasTimeLevelRoleMessageAndFields) {
+  set_up_logging({.role = "worker 1", .file = folder_ / "logs/worker-1.log", .to_stderr = false});
+  log_info("joined", {{"view", 1}, {"servers", 2}});
+  log_error("100% {} gone");
+  flush_log();
+  const auto lines = lines_of(folder_ / "logs/worker-1.log");
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_THAT(lines[0], MatchesRegex("[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\\.[0-9]{3}Z info    "
+                                     "\\[worker 1\\] joined view=1 servers=2"));
+  EXPECT_THAT(lines[1], HasSubstr("error   [worker 1] 100% {} gone"));
+}
+
+TEST_F(LogTest, RoleWithPatternCharactersIsShownAsItIs) {
+  set_up_logging({.role = "50%v", .file = folder_ / "log", .to_stderr = false});
+  log_warn("hello");
+  EXPECT_THAT(read_file(folder_ / "log"), HasSubstr("[50%v] hello"));
+}
+
+TEST_F(LogTest, LevelHoldsBackWhatIsBelowIt) {
+  set_up_logging({.role = "server 0", .file = folder_ / "log", .level = LogLevel::kWarn, .to_stderr = false});
+  log_debug("one");
+  log_info("two");
+  log_warn("three");
+  EXPECT_THAT(read_file(folder_ / "log"),
+              ::testing::AllOf(Not(HasSubstr("two")), HasSubstr("warning [server 0] three")));
+}
+
+TEST_F(LogTest, WarningsAreOnDiskAtOnce) {
+  set_up_logging({.file = folder_ / "log", .to_stderr = false});
+  log_info("before");
+  log_warn("now");
+  EXPECT_EQ(lines_of(folder_ / "log").size(), 2u);
+}
+
+TEST_F(LogTest, SettingUpAgainMovesTheLogAndAppends) {
+  set_up_logging({.file = folder_ / "a", .to_stderr = false});
+  log_info("first");
+  set_up_logging({.file = folder_ / "b", .to_stderr = false});
+  log_warn("second");
+  set_up_logging({.file = folder_ / "a", .to_stderr = false});
+  log_warn("third");
+  EXPECT_EQ(lines_of(folder_ / "a").size(), 2u);
+  EXPECT_EQ(lines_of(folder_ / "b").size(), 1u);
+}
+
+TEST_F(LogTest, GoesToStandardErrorWhenAsked) {
+  ::testing::internal::CaptureStderr();
+  set_up_logging({.role = "master", .level = LogLevel::kInfo, .to_stderr = true});
+  log_info("listening", {{"port", 4821}});
+  flush_log();
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("info    [master] listening port=4821\n"));
+}
+
+TEST(LogDefaultDeathTest, BeforeSetUpOnlyWarningsAndErrorsGoToStandardError) {
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";  // a new process, in which nobody set up logging
+  EXPECT_EXIT(
+      {
+        log_info("quiet");
+        log_warn("loud");
+        std::exit(0);
+      },
+      ::testing::ExitedWithCode(0), ::testing::AllOf(HasSubstr("warning loud"), Not(HasSubstr("quiet"))));
+}
+
+TEST_F(LogTest, FileThatCannotBeOpenedNamesItAndKeepsTheOldPlace) {
+  set_up_logging({.file = folder_ / "log", .to_stderr = false});
+  try {
+    set_up_logging({.file = folder_ / "log/below-a-file", .to_stderr = false});
+    FAIL() << "opened a file below a file";
+  } catch (const IoError& error) {
+    EXPECT_THAT(error.what(), HasSubstr((folder_ / "log/below-a-file").string()));
+  }
+  log_warn("still here");
+  EXPECT_EQ(lines_of(folder_ / "log").size(), 1u);
+}
+
+TEST_F(LogTest, LinesOfManyThreadsDoNotMixWhileTheLogMoves) {
+  constexpr int kThreads = 4;
+  constexpr int kLines = 200;
+  set_up_logging({.role = "a", .file = folder_ / "log", .to_stderr = false});
+  {
+    std::vector<std::jthread> threads;
+    for (int t = 0; t < kThreads; ++t) {
+      threads.emplace_back([t] {
+        for (int i = 0; i < kLines; ++i) log_info("line", {{"thread", t}, {"i", i}, {"text", "some words here"}});
+      });
+    }
+    for (int i = 0; i < 20; ++i) set_up_logging({.role = "b", .file = folder_ / "log", .to_stderr = false});
+  }
+  flush_log();
+  std::set<std::string> seen;
+  for (const std::string& line : lines_of(folder_ / "log")) {
+    ASSERT_THAT(line, MatchesRegex(".*Z info    \\[[ab]\\] line thread=[0-3] i=[0-9]+ text=\"some words here\""));
+    seen.insert(line.substr(line.find("thread=")));
+  }
+  EXPECT_EQ(seen.size(), static_cast<std::size_t>(kThreads * kLines));
+}
+
+}  // namespace
+}  // namespace trireme::observe

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "trireme/base/random.h"
+
+namespace trireme {
+
+/// A new empty folder that is gone, with all in it, at the end of the test.
+class TempFolder {
+ public:
+  TempFolder() { std::filesystem::create_directory(path_); }
+  ~TempFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  TempFolder(const TempFolder&) = delete;
+  TempFolder& operator=(const TempFolder&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
+
+ private:
+  const std::filesystem::path path_ = std::filesystem::temp_directory_path() / ("trireme-test-" + random_hex(8));
+};
+
+}  // namespace trireme

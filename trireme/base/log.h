@@ -1,0 +1,3 @@
+#pragma once
+#include "trireme/observe/log.h"
+namespace trireme { using namespace observe; }

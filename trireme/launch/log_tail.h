@@ -1,0 +1,14 @@
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <string>
+
+namespace trireme::launch {
+
+/// The last `lines` lines of a child's log, without the final newline, for an error message: what a process said
+/// before it died says more than its status. Reads at most the last 64 KiB. Empty if there is nothing to read: a
+/// message about one failure must not fail for another reason.
+std::string tail_of_log(const std::filesystem::path& path, std::size_t lines);
+
+}  // namespace trireme::launch

@@ -1,0 +1,59 @@
+#include "trireme/net/address.h"
+
+#include <charconv>
+
+#include "trireme/base/error.h"
+#include "trireme/base/file.h"
+#include "trireme/base/suggest.h"
+
+namespace trireme::net {
+
+std::string Address::text() const {
+  return host.find(':') == std::string::npos ? fmt::format("{}:{}", host, port) : fmt::format("[{}]:{}", host, port);
+}
+
+Address parse_address(const std::string& text) {
+  const auto colon = text.rfind(':');
+  Address address;
+  if (colon == std::string::npos || colon == 0) fail<InvalidArgument>("'{}' is not an address: expected host:port", text);
+  address.host = text.substr(0, colon);
+  if (address.host.front() == '[' && address.host.back() == ']') {
+    address.host = address.host.substr(1, address.host.size() - 2);
+  }
+  const char* begin = text.data() + colon + 1;
+  const char* end = text.data() + text.size();
+  const auto [stopped, problem] = std::from_chars(begin, end, address.port);
+  if (problem != std::errc() || stopped != end || begin == end) {
+    fail<InvalidArgument>("'{}' is not an address: the port must be a number from 0 to 65535", text);
+  }
+  return address;
+}
+
+std::string this_host_id() {
+  std::string id = read_file("/proc/sys/kernel/random/boot_id");
+  while (!id.empty() && id.back() == '\n') id.pop_back();
+  return id;
+}
+
+bool is_loopback(const std::string& host) { return host == "localhost" || host == "::1" || host.starts_with("127."); }
+
+Transport parse_transport(const std::string& text) {
+  if (text == "auto") return Transport::kAuto;
+  if (text == "shm") return Transport::kShm;
+  if (text == "tcp") return Transport::kTcp;
+  if (text == "tls") return Transport::kTls;
+  fail<InvalidArgument>("unknown transport '{}'{}: use auto, shm, tcp or tls", text,
+                        did_you_mean(text, {"auto", "shm", "tcp", "tls"}));
+}
+
+std::string to_string(Transport transport) {
+  switch (transport) {
+    case Transport::kAuto: return "auto";
+    case Transport::kShm: return "shm";
+    case Transport::kTcp: return "tcp";
+    case Transport::kTls: return "tls";
+  }
+  return "?";
+}
+
+}  // namespace trireme::net

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+namespace trireme::net {
+
+/// Where a process listens. Travels in messages.
+struct Address {
+  std::string host = "127.0.0.1";
+  std::uint16_t port = 0;
+  std::string host_id;    ///< which running kernel: two processes with the same id may share memory
+  std::string unix_name;  ///< abstract Unix socket for that; empty = none
+
+  std::string text() const;  ///< "host:port"
+
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(Address, host, port, host_id, unix_name)
+};
+
+/// Parses "host:port" or "[v6]:port". Throws InvalidArgument.
+Address parse_address(const std::string& text);
+
+/// Names this boot of this machine's kernel.
+std::string this_host_id();
+
+bool is_loopback(const std::string& host);
+
+/// How two processes talk.
+enum class Transport {
+  kAuto,  ///< shared memory on one host, TCP on loopback, TLS between hosts
+  kShm,   ///< shared memory or an error
+  kTcp,   ///< TCP in the clear, also between hosts: for a network that is trusted, and for measurements
+  kTls,   ///< TLS 1.3, also on loopback
+};
+
+/// "auto", "shm", "tcp", "tls". Throws InvalidArgument.
+Transport parse_transport(const std::string& text);
+std::string to_string(Transport transport);
+
+}  // namespace trireme::net

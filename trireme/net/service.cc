@@ -1,0 +1,256 @@
+#include "trireme/net/service.h"
+
+#include <unistd.h>
+
+#include "trireme/base/error.h"
+#include "trireme/base/log.h"
+#include "trireme/base/random.h"
+#include "trireme/net/handshake.h"
+#include "trireme/net/tcp_channel.h"
+#include "trireme/net/tls.h"
+
+namespace trireme::net {
+
+void Session::refuse(const FrameHeader& request, const std::exception& problem) {
+  send_reply(request, kReply | kError, encode_body(describe_error(problem)), {}, nullptr);
+}
+
+void Session::send_reply(const FrameHeader& request, std::uint16_t flags, std::string body, std::vector<Bytes> payload,
+                         std::shared_ptr<const void> hold) {
+  OutFrame frame{.header = request, .body = std::move(body), .payload = std::move(payload), .hold = std::move(hold)};
+  frame.header.flags = flags;
+  channel_->send(std::move(frame));
+}
+
+namespace {
+constexpr auto kHandshakeTime = 5s;
+constexpr std::byte kTlsHandshakeByte{0x16};  // the first byte of every TLS connection; ours start with 'T'
+}  // namespace
+
+class Service::Impl : public std::enable_shared_from_this<Impl> {
+ public:
+  Impl(ServiceOptions options, RequestHandler& handler)
+      : options_(std::move(options)),
+        handler_(handler),
+        tls_(make_tls_context(options_.secret)),
+        loop_(options_.name, options_.threads),
+        tcp_acceptor_(loop_.context()),
+        local_acceptor_(loop_.context()) {
+    if (!options_.pool) options_.pool = std::make_shared<BufferPool>();
+  }
+
+  Address listen() {
+    Address address{.host = options_.host, .port = options_.port, .host_id = this_host_id(), .unix_name = {}};
+    try {
+      const auto found = tcp::resolver(loop_.context()).resolve(options_.host, std::to_string(options_.port));
+      const tcp::endpoint endpoint = found.begin()->endpoint();
+      tcp_acceptor_.open(endpoint.protocol());
+      tcp_acceptor_.set_option(tcp::acceptor::reuse_address(true));
+      tcp_acceptor_.bind(endpoint);
+      tcp_acceptor_.listen();
+    } catch (const boost::system::system_error& problem) {
+      fail<IoError>("{} cannot listen on {}: {}; name another port, or 0 for any free one", options_.name,
+                    address.text(), problem.code().message());
+    }
+    address.port = tcp_acceptor_.local_endpoint().port();
+    if (!options_.advertise.empty()) address.host = options_.advertise;
+    asio::co_spawn(loop_.context(), accept_tcp(shared_from_this()), asio::detached);
+    if (options_.share_memory) {
+      poller_ = std::make_unique<ShmPoller>(options_.name + "-shm");
+      address.unix_name = fmt::format("trireme-{}-{}", ::getpid(), random_hex(8));
+      local_acceptor_.open();
+      local_acceptor_.bind(Local::endpoint(std::string(1, '\0') + address.unix_name));
+      local_acceptor_.listen();
+      asio::co_spawn(loop_.context(), accept_local(shared_from_this()), asio::detached);
+    }
+    return address;
+  }
+
+  void stop() {
+    std::set<std::shared_ptr<AcceptedSession>> sessions;
+    {
+      const std::lock_guard lock(mutex_);
+      stopped_ = true;
+      sessions.swap(sessions_);
+    }
+    poller_.reset();
+    loop_.stop();
+  }
+
+ private:
+  class AcceptedSession : public Session, public std::enable_shared_from_this<AcceptedSession> {
+   public:
+    AcceptedSession(Impl& service, std::uint64_t id) : service_(service) { id_ = id; }
+
+    void attach(std::shared_ptr<Channel> channel) { channel_ = std::move(channel); }
+
+    std::optional<std::vector<MutableBytes>> place(const FrameHeader& /*header*/) override { return std::nullopt; }
+
+    void on_frame(InFrame frame) override {
+      const FrameHeader header = frame.header;
+      try {
+        service_.handler_.on_request(shared_from_this(), std::move(frame));
+      } catch (const std::exception& problem) {
+        log_warn("refused a request", {{"peer", peer()}, {"kind", header.kind}, {"reason", problem.what()}});
+        refuse(header, problem);
+      }
+    }
+
+    void on_close(const std::string& reason) override { service_.forget(shared_from_this(), reason); }
+
+   private:
+    Impl& service_;
+  };
+
+  /// Ends a handshake that takes too long by closing its socket.
+  template <typename Socket>
+  std::shared_ptr<asio::steady_timer> watch(Socket& socket) {
+    auto timer = std::make_shared<asio::steady_timer>(socket.get_executor(), kHandshakeTime);
+    timer->async_wait([&socket, timer](const boost::system::error_code& cancelled) {
+      boost::system::error_code ignored;
+      if (!cancelled) socket.close(ignored);
+    });
+    return timer;
+  }
+
+  bool admit(const std::string& peer) {
+    if (unproven_.fetch_add(1) < options_.max_unproven) return true;
+    unproven_.fetch_sub(1);
+    log_warn("refused a connection: too many are in their handshake", {{"peer", peer}});
+    return false;
+  }
+
+  awaitable<void> accept_tcp(std::shared_ptr<Impl> self) {
+    for (;;) {
+      boost::system::error_code problem;
+      tcp::socket socket(asio::make_strand(loop_.context()));
+      co_await tcp_acceptor_.async_accept(socket, asio::redirect_error(use_awaitable, problem));
+      if (problem == asio::error::operation_aborted) co_return;
+      if (problem) {  // such as no file descriptors left: breathe, then go on
+        asio::steady_timer pause(loop_.context(), 50ms);
+        co_await pause.async_wait(use_awaitable);
+        continue;
+      }
+      const auto executor = socket.get_executor();
+      asio::co_spawn(executor, serve_tcp(self, std::move(socket)), asio::detached);
+    }
+  }
+
+  awaitable<void> serve_tcp([[maybe_unused]] std::shared_ptr<Impl> self, tcp::socket socket) {
+    boost::system::error_code no_peer;
+    const auto remote = socket.remote_endpoint(no_peer);
+    if (no_peer) co_return;
+    const std::string host = remote.address().to_string();
+    std::string peer = fmt::format("tcp {}:{}", host, remote.port());
+    if (!admit(peer)) co_return;
+    try {
+      socket.set_option(tcp::no_delay(true));
+      auto stream = std::make_unique<TlsStream>(std::move(socket), *tls_);
+      const auto timer = watch(stream->next_layer());
+      std::byte first{};
+      co_await stream->next_layer().async_receive(asio::buffer(&first, 1), tcp::socket::message_peek, use_awaitable);
+      const bool encrypted = first == kTlsHandshakeByte;
+      if (encrypted) {
+        peer = "tls " + peer.substr(4);
+        co_await stream->async_handshake(asio::ssl::stream_base::server, use_awaitable);
+        co_await welcome(*stream, options_.secret);
+      } else {
+        if (!is_loopback(host) && !options_.allow_plain) {
+          fail<Unauthenticated>("it did not encrypt; connections from other hosts must use TLS");
+        }
+        co_await welcome(stream->next_layer(), options_.secret);
+      }
+      timer->cancel();
+      const TcpChannelOptions options{.peer = peer, .limits = options_.limits, .pool = options_.pool};
+      const auto session = make_session();
+      if (encrypted) {
+        session->attach(make_tls_channel(std::move(stream), session, options));
+      } else {
+        session->attach(make_tcp_channel(std::move(stream->next_layer()), session, options));
+      }
+      remember(session);
+      session->channel().start();
+    } catch (const std::exception& problem) {
+      log_warn("refused a connection", {{"peer", peer}, {"reason", problem.what()}});
+    }
+    unproven_.fetch_sub(1);
+  }
+
+  awaitable<void> accept_local(std::shared_ptr<Impl> self) {
+    for (;;) {
+      boost::system::error_code problem;
+      Local::socket socket(asio::make_strand(loop_.context()));
+      co_await local_acceptor_.async_accept(socket, asio::redirect_error(use_awaitable, problem));
+      if (problem == asio::error::operation_aborted) co_return;
+      if (problem) {
+        asio::steady_timer pause(loop_.context(), 50ms);
+        co_await pause.async_wait(use_awaitable);
+        continue;
+      }
+      const auto executor = socket.get_executor();
+      asio::co_spawn(executor, serve_local(self, std::move(socket)), asio::detached);
+    }
+  }
+
+  awaitable<void> serve_local([[maybe_unused]] std::shared_ptr<Impl> self, Local::socket socket) {
+    const std::string peer = fmt::format("shm {}", options_.name);
+    if (!admit(peer)) co_return;
+    try {
+      const auto timer = watch(socket);
+      co_await welcome(socket, options_.secret);
+      co_await socket.async_wait(Local::socket::wait_read, use_awaitable);
+      timer->cancel();
+      const auto session = make_session();
+      // The offer is one datagram-sized message that has begun to arrive: no wait to speak of.
+      const auto channel = ShmChannel::accept(FileDescriptor(socket.release()), session,
+                                              {.peer = peer, .limits = options_.limits, .own_bell = poller_->bell()},
+                                              Deadline::in(1s));
+      session->attach(channel);
+      remember(session);
+      poller_->add(channel);
+    } catch (const std::exception& problem) {
+      log_warn("refused a connection", {{"peer", peer}, {"reason", problem.what()}});
+    }
+    unproven_.fetch_sub(1);
+  }
+
+  std::shared_ptr<AcceptedSession> make_session() {
+    return std::make_shared<AcceptedSession>(*this, next_session_.fetch_add(1));
+  }
+
+  void remember(const std::shared_ptr<AcceptedSession>& session) {
+    const std::lock_guard lock(mutex_);
+    sessions_.insert(session);
+  }
+
+  void forget(const std::shared_ptr<AcceptedSession>& session, const std::string& reason) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (stopped_) return;
+      sessions_.erase(session);
+    }
+    handler_.on_disconnect(session, reason);
+  }
+
+  ServiceOptions options_;
+  RequestHandler& handler_;
+  std::shared_ptr<asio::ssl::context> tls_;
+  std::atomic<std::size_t> unproven_{0};
+  std::atomic<std::uint64_t> next_session_{1};
+  std::mutex mutex_;
+  std::set<std::shared_ptr<AcceptedSession>> sessions_;  // guarded by mutex_
+  bool stopped_ = false;                                 // guarded by mutex_
+  std::unique_ptr<ShmPoller> poller_;
+  Loop loop_;
+  tcp::acceptor tcp_acceptor_;
+  Local::acceptor local_acceptor_;
+};
+
+Service::Service(ServiceOptions options, RequestHandler& handler)
+    : impl_(std::make_shared<Impl>(std::move(options), handler)) {
+  address_ = impl_->listen();
+}
+
+Service::~Service() { impl_->stop(); }
+
+}  // namespace trireme::net

@@ -1,0 +1,156 @@
+// The text of the progress line; a pure function of the progress.
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "trireme/observe/progress.h"
+#include "trireme/observe/text_width.h"
+
+namespace trireme::observe {
+namespace {
+
+constexpr std::string_view kDash = "–";
+constexpr int kGap = 2;  // columns between two parts
+constexpr int kShortestBar = 10;
+constexpr int kLongestBar = 30;
+constexpr int kLongestNote = 40;
+
+/// What survives in a narrow line, last first.
+enum class Importance { kClocks, kStep, kBar, kSpeed, kNote, kEpoch, kAccuracy, kTimeLeft, kLoss, kPercent };
+
+struct Part {
+  Importance importance;
+  std::string text;
+  int columns;
+};
+
+/// Share of the run that is done, 0 to 1, or NaN.
+double done_share(const Progress& progress) {
+  double share = Progress::kUnknown;
+  if (progress.steps > 0) {
+    share = static_cast<double>(progress.step) / static_cast<double>(progress.steps);
+  } else if (progress.epochs > 0) {
+    share = progress.epoch / static_cast<double>(progress.epochs);
+  }
+  return std::isnan(share) ? share : std::clamp(share, 0.0, 1.0);
+}
+
+std::string percent_text(double share) {
+  // Rounded down: 100 % means finished.
+  return std::isnan(share) ? fmt::format("{} %", kDash)
+                           : fmt::format("{} %", static_cast<int>(std::floor(share * 100)));
+}
+
+std::string epoch_text(const Progress& progress) {
+  std::string text =
+      std::isnan(progress.epoch) ? fmt::format("epoch {}", kDash) : fmt::format("epoch {:.1f}", progress.epoch);
+  if (progress.epochs > 0) text += fmt::format("/{}", progress.epochs);
+  return text;
+}
+
+std::string step_text(const Progress& progress) {
+  return progress.steps > 0 ? fmt::format("step {}/{}", progress.step, progress.steps)
+                            : fmt::format("step {}", progress.step);
+}
+
+std::string speed_text(double rate) {
+  if (!std::isfinite(rate) || rate < 0) return fmt::format("{} samples/s", kDash);
+  if (rate < 9'999.5) return fmt::format("{:.0f} samples/s", rate);
+  if (rate < 999'950) return fmt::format("{:.1f}k samples/s", rate / 1e3);
+  return rate < 1e12 ? fmt::format("{:.1f}M samples/s", rate / 1e6) : fmt::format("{:.1e} samples/s", rate);
+}
+
+std::string loss_text(double loss) {
+  if (std::isnan(loss)) return fmt::format("loss {}", kDash);
+  const double size = std::abs(loss);
+  const bool plain = size == 0 || (size >= 1e-3 && size < 1e4) || std::isinf(loss);
+  return plain ? fmt::format("loss {:.4f}", loss) : fmt::format("loss {:.2e}", loss);
+}
+
+std::string accuracy_text(double accuracy) {
+  return std::isfinite(accuracy) ? fmt::format("acc {:.1f} %", 100 * accuracy) : fmt::format("acc {}", kDash);
+}
+
+std::string clocks_text(const Progress& progress) {
+  return progress.clock_min == progress.clock_max ? fmt::format("clock {}", progress.clock_max)
+                                                  : fmt::format("clocks {}–{}", progress.clock_min, progress.clock_max);
+}
+
+std::string time_left_text(double seconds_left) {
+  constexpr double kLongest = 1e9;  // some 30 years: whoever says so does not know
+  if (!(seconds_left >= 0 && seconds_left < kLongest)) return fmt::format("{} left", kDash);
+  const auto total = static_cast<std::int64_t>(std::ceil(seconds_left));
+  const std::int64_t hours = total / 3600;
+  const std::int64_t minutes = total / 60 % 60;
+  if (hours >= 24) return fmt::format("{} d {} h left", hours / 24, hours % 24);
+  if (hours > 0) return fmt::format("{}:{:02}:{:02} left", hours, minutes, total % 60);
+  return fmt::format("{}:{:02} left", minutes, total % 60);
+}
+
+std::string bar_text(double share, int columns, bool colour) {
+  const int done = std::isnan(share) ? 0 : static_cast<int>(std::floor(share * columns));
+  std::string bar = colour && done > 0 ? "\x1b[32m" : "";
+  for (int i = 0; i < done; ++i) bar += "━";
+  if (colour && done > 0) bar += "\x1b[0m";
+  for (int i = done; i < columns; ++i) bar += "─";
+  return bar;
+}
+
+/// The parts in the order in which they are shown. The bar's text comes last, when its width is known.
+std::vector<Part> all_parts(const Progress& progress, double share, ProgressStyle style) {
+  std::vector<Part> parts;
+  const auto add = [&](Importance importance, std::string text) {
+    const int columns = columns_of(text);
+    parts.push_back({importance, std::move(text), columns});
+  };
+  add(Importance::kEpoch, epoch_text(progress));
+  if (style.bar) parts.push_back({Importance::kBar, "", kShortestBar});
+  add(Importance::kPercent, percent_text(share));
+  add(Importance::kStep, step_text(progress));
+  add(Importance::kSpeed, speed_text(progress.samples_per_s));
+  add(Importance::kLoss, loss_text(progress.loss));
+  add(Importance::kAccuracy, accuracy_text(progress.accuracy));
+  if (progress.clock_max > 0) add(Importance::kClocks, clocks_text(progress));
+  add(Importance::kTimeLeft, time_left_text(progress.seconds_left));
+  if (!progress.note.empty()) add(Importance::kNote, fit(printable(progress.note), kLongestNote));
+  return parts;
+}
+
+int total_columns(const std::vector<Part>& parts) {
+  int columns = kGap * (static_cast<int>(parts.size()) - 1);
+  for (const Part& part : parts) columns += part.columns;
+  return columns;
+}
+
+}  // namespace
+
+std::string render_progress(const Progress& progress, int columns, ProgressStyle style) {
+  const double share = done_share(progress);
+  std::vector<Part> parts = all_parts(progress, share, style);
+  while (parts.size() > 1 && total_columns(parts) > columns) {
+    parts.erase(std::ranges::min_element(parts, {}, &Part::importance));
+  }
+  if (parts.size() == 1) return fit(parts.front().text, columns);
+
+  const int spare = columns - total_columns(parts);
+  std::string line;
+  for (const Part& part : parts) {
+    if (!line.empty()) line.append(kGap, ' ');
+    if (part.importance == Importance::kBar) {
+      line += bar_text(share, std::min(kLongestBar, part.columns + spare), style.colour);
+    } else {
+      line += part.text;
+    }
+  }
+  return line;
+}
+
+bool colour_wanted(const char* no_color, const char* term) {
+  const bool forbidden = no_color != nullptr && *no_color != '\0';
+  return !forbidden && term != nullptr && *term != '\0' && std::string_view(term) != "dumb";
+}
+
+}  // namespace trireme::observe

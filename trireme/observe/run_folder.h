@@ -1,0 +1,52 @@
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trireme::observe {
+
+struct RunFolderOptions {
+  std::filesystem::path path = {};  ///< the folder itself; empty = `root`/`name`
+  std::filesystem::path root = "runs";
+  std::string name = {};      ///< one word, no path; empty = made from time and model
+  std::string model = "run";  ///< for that name: `20260301-091502-lenet`
+  bool overwrite = false;     ///< remove the files of the run that is there
+  std::chrono::system_clock::time_point now = std::chrono::system_clock::now();
+};
+
+/// The folder in which one run leaves everything. Knows names and places; opens no file.
+class RunFolder {
+ public:
+  /// Makes the folder of a new run. A name made from the time is always new (`…-2` if need be). Throws InvalidArgument
+  /// if the folder holds a run already and `overwrite` is not set, or if `name` is not a plain name; IoError.
+  /// Overwriting removes only files that a run writes; whatever else lies there stays.
+  static RunFolder create(const RunFolderOptions& options);
+
+  /// The folder of a run that exists: for processes that were told where it is. Throws InvalidArgument if there is
+  /// none.
+  static RunFolder open(const std::filesystem::path& path);
+
+  const std::filesystem::path& path() const { return path_; }
+  std::filesystem::path metrics() const { return path_ / "metrics.jsonl"; }
+  std::filesystem::path tensorboard() const { return path_ / "tensorboard"; }
+  std::filesystem::path logs() const { return path_ / "logs"; }
+  std::filesystem::path model() const { return path_ / "model.safetensors"; }
+  std::filesystem::path result() const { return path_ / "result.json"; }
+  std::filesystem::path config() const { return path_ / "config.toml"; }
+
+  /// `logs/worker-1.log` for "worker 1".
+  std::filesystem::path log(std::string_view role) const;
+
+  /// The files in the folder that belong to a run; none = no run is here.
+  std::vector<std::filesystem::path> run_files() const;
+
+ private:
+  explicit RunFolder(std::filesystem::path path) : path_(std::move(path)) {}
+
+  std::filesystem::path path_;
+};
+
+}  // namespace trireme::observe

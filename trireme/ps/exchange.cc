@@ -1,0 +1,123 @@
+#include "trireme/ps/exchange.h"
+
+#include "trireme/base/error.h"
+
+namespace trireme::ps {
+namespace {
+
+void lower(std::atomic<Step>& value, Step candidate) {
+  Step seen = value.load(std::memory_order_relaxed);
+  while (candidate < seen && !value.compare_exchange_weak(seen, candidate)) {
+  }
+}
+
+void raise(std::atomic<Step>& value, Step candidate) {
+  Step seen = value.load(std::memory_order_relaxed);
+  while (candidate > seen && !value.compare_exchange_weak(seen, candidate)) {
+  }
+}
+
+}  // namespace
+
+Exchange::Exchange(net::SessionPtr session, net::InFrame frame, ExchangeRequest request, Tables& tables,
+                   net::BufferPool& pool)
+    : session_(std::move(session)), frame_(std::move(frame)), request_(std::move(request)) {
+  for (const std::uint32_t index : request_.chunks) {
+    parts_.push_back({.chunk = &tables.chunk(index), .gradient = nullptr, .copy_to = nullptr});
+    bytes_ += parts_.back().chunk->parameters().size_bytes();
+  }
+  if (parts_.empty()) fail<InvalidArgument>("a request names no chunk");
+  remaining_.store(parts_.size());
+  if (request_.segment != 0) {
+    locate_in_segment();
+  } else {
+    locate_in_payload(pool);
+  }
+}
+
+void Exchange::locate_in_segment() {
+  segment_ = session_->channel().shared(request_.segment);
+  if (!segment_) fail<InvalidArgument>("a request refers to shared memory {} that was never shared", request_.segment);
+  if (request_.offsets.size() != parts_.size()) {
+    fail<Corrupt>("a request names {} chunks but {} offsets", parts_.size(), request_.offsets.size());
+  }
+  const std::uint64_t floats = segment_->bytes().size() / sizeof(float);
+  for (std::size_t i = 0; i < parts_.size(); ++i) {
+    const std::uint64_t offset = request_.offsets[i];
+    const std::uint64_t count = parts_[i].chunk->parameters().size();
+    if (offset > floats || count > floats - offset) {
+      fail<Corrupt>("a request refers to floats {}..{} of shared memory that holds {}", offset, offset + count, floats);
+    }
+    parts_[i].gradient = reinterpret_cast<const float*>(segment_->bytes().data()) + offset;
+  }
+}
+
+void Exchange::locate_in_payload(net::BufferPool& pool) {
+  const std::size_t expected = request_.push ? bytes_ : 0;
+  if (frame_.payload_bytes().size() != expected) {
+    fail<Corrupt>("a request for {} bytes of chunks carries {} bytes", expected, frame_.payload_bytes().size());
+  }
+  // The buffer a gradient came in carries the new parameters back.
+  if (request_.pull && !session_->channel().shares_memory()) {
+    reply_buffer_ = request_.push ? frame_.payload : pool.take(bytes_);
+  }
+  std::size_t offset = 0;
+  for (Part& part : parts_) {
+    if (request_.push) part.gradient = reinterpret_cast<const float*>(frame_.payload.get() + offset);
+    if (reply_buffer_) part.copy_to = reinterpret_cast<float*>(reply_buffer_.get() + offset);
+    offset += part.chunk->parameters().size_bytes();
+  }
+}
+
+void Exchange::run(std::size_t begin, std::size_t end) {
+  for (std::size_t i = begin; i < end; ++i) {
+    const Part& part = parts_[i];
+    Contribution contribution{.worker = request_.worker,
+                              .step = request_.step,
+                              .lanes = {request_.first_lane, request_.lane_count},
+                              .samples = request_.samples,
+                              .lr = request_.lr,
+                              .stop = request_.stop,
+                              .gradient = part.gradient,
+                              .copy_to = part.copy_to,
+                              .waiter = shared_from_this()};
+    if (request_.push) {
+      part.chunk->push(std::move(contribution));
+    } else {
+      part.chunk->pull(std::move(contribution));
+    }
+  }
+}
+
+void Exchange::run_reporting(std::size_t begin, std::size_t end) {
+  try {
+    run(begin, end);
+  } catch (const std::exception& problem) {
+    session_->refuse(frame_.header, problem);
+  }
+}
+
+void Exchange::assign() {
+  for (const Part& part : parts_) part.chunk->assign({part.gradient, part.chunk->parameters().size()});
+  session_->reply(frame_.header, Done{});
+}
+
+void Exchange::chunk_done(const ChunkReply& reply) {
+  lower(oldest_, reply.version);
+  raise(newest_, reply.version);
+  if (!reply.counted) counted_.store(false, std::memory_order_relaxed);
+  if (reply.stop) stop_.store(true, std::memory_order_relaxed);
+  if (remaining_.fetch_sub(1, std::memory_order_acq_rel) == 1) send_reply();
+}
+
+void Exchange::send_reply() {
+  const ExchangeReply reply{.oldest = oldest_.load(),
+                            .newest = newest_.load(),
+                            .counted = counted_.load(),
+                            .stop = stop_.load()};
+  std::vector<Bytes> payload;
+  if (reply_buffer_) payload.push_back({reply_buffer_.get(), bytes_});
+  session_->reply(frame_.header, reply, std::move(payload), reply_buffer_);
+}
+
+}  // namespace trireme::ps

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "trireme/net/service.h"
+#include "trireme/ps/tables.h"
+
+namespace trireme::ps {
+
+/// One push, pull or push+pull of many chunks, from its arrival until its answer is sent. Keeps the memory of its
+/// gradients alive; the last chunk that is done sends the reply.
+class Exchange final : public ChunkWaiter, public std::enable_shared_from_this<Exchange> {
+ public:
+  /// Checks that everything the request refers to exists and fits. Throws InvalidArgument or Corrupt.
+  Exchange(net::SessionPtr session, net::InFrame frame, ExchangeRequest request, Tables& tables,
+           net::BufferPool& pool);
+
+  std::size_t size() const { return parts_.size(); }
+  std::size_t bytes() const { return bytes_; }
+
+  /// Does chunks [begin, end) of the request.
+  void run(std::size_t begin, std::size_t end);
+
+  /// The same on a thread of its own: what goes wrong is sent as the answer.
+  void run_reporting(std::size_t begin, std::size_t end);
+
+  /// Stores all chunks as initial values.
+  void assign();
+
+  void chunk_done(const ChunkReply& reply) override;
+
+ private:
+  struct Part {
+    Chunk* chunk;
+    const float* gradient;
+    float* copy_to;
+  };
+
+  void locate_in_segment();
+  void locate_in_payload(net::BufferPool& pool);
+  void send_reply();
+
+  net::SessionPtr session_;
+  net::InFrame frame_;
+  ExchangeRequest request_;
+  std::shared_ptr<net::Segment> segment_;
+  std::shared_ptr<std::byte> reply_buffer_;
+  std::vector<Part> parts_;
+  std::size_t bytes_ = 0;
+
+  std::atomic<std::size_t> remaining_;
+  std::atomic<Step> oldest_{~Step{0}};
+  std::atomic<Step> newest_{0};
+  std::atomic<bool> counted_{true};
+  std::atomic<bool> stop_{false};
+};
+
+}  // namespace trireme::ps
