@@ -13,7 +13,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
 
-#include "tests/observe/temp_folder.h"
+#include "tests/support/temp_folder.h"
 
 namespace trireme::checkpoint {
 namespace {

@@ -2,9 +2,6 @@
 
 #include <zlib.h>
 
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <numeric>
 #include <stdexcept>
 #include <string>
@@ -14,35 +11,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/expect_fails.h"
+#include "tests/support/temp_folder.h"
 #include "trireme/data/dataset.h"
 
 namespace trireme::data {
-
-/// A fresh folder that goes away with the test.
-class TempFolder {
- public:
-  TempFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "trireme-data-XXXXXX").string();
-    if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no temporary folder");
-    path_ = pattern;
-  }
-  ~TempFolder() { std::filesystem::remove_all(path_); }
-  TempFolder(const TempFolder&) = delete;
-  TempFolder& operator=(const TempFolder&) = delete;
-
-  const std::filesystem::path& path() const { return path_; }
-
-  /// Writes a file and tells its path.
-  std::filesystem::path write(const std::string& name, std::string_view content) const {
-    std::ofstream out(path_ / name, std::ios::binary);
-    out.write(content.data(), static_cast<std::streamsize>(content.size()));
-    if (!out.flush()) throw std::runtime_error("cannot write " + name);
-    return path_ / name;
-  }
-
- private:
-  std::filesystem::path path_;
-};
 
 /// `content` as one gzip member.
 inline std::string gzipped(std::string_view content) {
@@ -73,16 +46,3 @@ inline Batch read_all(const Dataset& dataset) {
 }
 
 }  // namespace trireme::data
-
-/// `statement` throws exactly an `Exception` whose message contains each of the given texts.
-#define EXPECT_FAILS(statement, Exception, ...)                               \
-  do {                                                                        \
-    try {                                                                     \
-      statement;                                                              \
-      ADD_FAILURE() << #statement " did not throw";                           \
-    } catch (const Exception& error) {                                        \
-      for (const std::string& part : std::vector<std::string>{__VA_ARGS__}) { \
-        EXPECT_THAT(error.what(), ::testing::HasSubstr(part));                \
-      }                                                                       \
-    }                                                                         \
-  } while (false)

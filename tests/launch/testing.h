@@ -58,12 +58,16 @@ inline bool contains(const std::filesystem::path& path, const std::string& text)
   return content_of(path).find(text) != std::string::npos;
 }
 
-/// Not running any more: no such process, or a zombie that its parent has not reaped yet.
-inline bool is_gone(pid_t pid) {
+/// The letter the kernel gives its state: 'R', 'S', 'T' (stopped), 'Z' (ended, not reaped); 0 if there is no such
+/// process.
+inline char state_of(pid_t pid) {
   const std::string stat = content_of("/proc/" + std::to_string(pid) + "/stat");
   const std::size_t name_end = stat.rfind(')');  // "pid (name) state ..."
-  return name_end == std::string::npos || stat.compare(name_end, 3, ") Z") == 0;
+  return name_end == std::string::npos ? '\0' : stat.at(name_end + 2);
 }
+
+/// Not running any more, reaped or not.
+inline bool is_gone(pid_t pid) { return state_of(pid) == '\0' || state_of(pid) == 'Z'; }
 
 inline ProcessSpec shell(std::string script, std::filesystem::path log = {}) {
   return {.name = "worker 0", .argv = {"/bin/sh", "-c", std::move(script)}, .log = std::move(log)};

@@ -14,9 +14,9 @@
 #include <nlohmann/json.hpp>
 
 #include "trireme/base/error.h"
-#include "trireme/observe/log.h"
+#include "trireme/base/log.h"
 
-#include "tests/observe/temp_folder.h"
+#include "tests/support/temp_folder.h"
 
 namespace trireme::observe {
 namespace {

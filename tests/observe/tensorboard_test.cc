@@ -14,7 +14,7 @@
 #include "trireme/base/file.h"
 
 #include "tests/observe/event_reader.h"
-#include "tests/observe/temp_folder.h"
+#include "tests/support/temp_folder.h"
 
 namespace trireme::observe {
 namespace {

@@ -25,7 +25,7 @@ const Entry& entry_of(DType dtype) {
     if (entry.dtype == dtype) return entry;
   }
   check_failed("dtype is one of DType", fmt::format("got {}", static_cast<int>(dtype)),
-               std::source_location::current());
+               __FILE__, __LINE__);
 }
 
 }  // namespace

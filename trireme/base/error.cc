@@ -12,8 +12,8 @@ void fail_errno(const std::string& what) {
   throw IoError(what + ": " + std::generic_category().message(code));
 }
 
-void check_failed(const char* condition, const std::string& message, std::source_location where) {
-  fmt::print(stderr, "{}:{}: bug: check failed: {}{}{}\n", where.file_name(), where.line(), condition,
+void check_failed(const char* condition, const std::string& message, const char* file, int line) {
+  fmt::print(stderr, "{}:{}: bug: check failed: {}{}{}\n", file, line, condition,
              message.empty() ? "" : ": ", message);
   std::fflush(stderr);
   std::abort();

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <source_location>
 #include <stdexcept>
 #include <string>
 
@@ -66,7 +65,7 @@ template <typename E, typename... Args>
 [[noreturn]] void fail_errno(const std::string& what);
 
 /// Prints and aborts; see TRIREME_CHECK.
-[[noreturn]] void check_failed(const char* condition, const std::string& message, std::source_location where);
+[[noreturn]] void check_failed(const char* condition, const std::string& message, const char* file, int line);
 
 }  // namespace trireme
 
@@ -75,5 +74,5 @@ template <typename E, typename... Args>
 #define TRIREME_CHECK(condition, ...)                                                                          \
   do {                                                                                                         \
     if (!(condition)) [[unlikely]]                                                                             \
-      ::trireme::check_failed(#condition, ::fmt::format("" __VA_ARGS__), std::source_location::current());     \
+      ::trireme::check_failed(#condition, ::fmt::format("" __VA_ARGS__), __FILE__, __LINE__);     \
   } while (false)

@@ -1,3 +1,72 @@
 #pragma once
-#include "trireme/observe/log.h"
-namespace trireme { using namespace observe; }
+
+#include <cstdint>
+#include <filesystem>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <variant>
+
+namespace trireme {
+
+// Logging is the one thing here that is process-wide: one spdlog logger. Every layer has to be able to report, also
+// from destructors and callbacks that receive nothing, and a process has one log however many objects live in it.
+// Nothing reads the log back, so no decision can come to depend on it.
+
+enum class LogLevel { kDebug, kInfo, kWarn, kError };
+
+struct LogOptions {
+  std::string role = {};            ///< who speaks: "worker 1"; empty = leave it out
+  std::filesystem::path file = {};  ///< appended to, folders are made; empty = no file
+  LogLevel level = LogLevel::kInfo;
+  bool to_stderr = true;
+};
+
+/// Sends what is logged from now on where `options` say, and no longer where it went before. Before the first call,
+/// warnings and errors go to standard error. Throws IoError if the file cannot be opened (the old place then stays).
+void set_up_logging(const LogOptions& options);
+
+/// One `key=value` of a log line. Borrows its texts: meant to be written inside the call only.
+struct Field {
+  using Value = std::variant<bool, std::int64_t, std::uint64_t, float, double, std::string_view>;
+
+  Field(std::string_view field_key, std::string_view text) : key(field_key), value(text) {}
+
+  template <typename T>
+  requires std::is_arithmetic_v<T> Field(std::string_view field_key, T number)
+      : key(field_key), value(widest(number)) {}
+
+  std::string_view key;
+  Value value;
+
+ private:
+  template <typename T>
+  static Value widest(T number) {
+    if constexpr (std::is_same_v<T, bool> || std::is_floating_point_v<T>) {
+      return number;
+    } else if constexpr (std::is_signed_v<T>) {
+      return static_cast<std::int64_t>(number);
+    } else {
+      return static_cast<std::uint64_t>(number);
+    }
+  }
+};
+
+using Fields = std::initializer_list<Field>;
+
+/// Writes one line: `2026-03-01T09:15:02.123Z info    [worker 1] joined view=1 servers=2`. Times are UTC. From any
+/// thread; lines never mix. Never throws. Handed to the system when the call returns, so a killed process loses no
+/// line.
+void log(LogLevel level, std::string_view message, Fields fields = {});
+
+inline void log_debug(std::string_view message, Fields fields = {}) { log(LogLevel::kDebug, message, fields); }
+inline void log_info(std::string_view message, Fields fields = {}) { log(LogLevel::kInfo, message, fields); }
+inline void log_warn(std::string_view message, Fields fields = {}) { log(LogLevel::kWarn, message, fields); }
+inline void log_error(std::string_view message, Fields fields = {}) { log(LogLevel::kError, message, fields); }
+
+/// Message and fields as they stand in the line, on one line whatever they contain: control characters are escaped
+/// (`\n`, `\x1b`); a value with a space, `=`, a quote or nothing in it is quoted.
+std::string format_event(std::string_view message, Fields fields);
+
+}  // namespace trireme

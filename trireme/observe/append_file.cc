@@ -6,7 +6,7 @@
 #include <system_error>
 #include <utility>
 
-#include "trireme/observe/log.h"
+#include "trireme/base/log.h"
 
 namespace trireme::observe {
 namespace {

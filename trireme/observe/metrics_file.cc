@@ -14,7 +14,7 @@
 #include <nlohmann/json.hpp>
 
 #include "trireme/base/error.h"
-#include "trireme/observe/log.h"
+#include "trireme/base/log.h"
 
 namespace trireme::observe {
 namespace {

@@ -35,8 +35,9 @@ struct ProgressStyle {
   bool colour = false;  ///< the done part of the bar in green; nothing else
 };
 
-/// One line, without line break, never wider than `columns`: as the line gets narrow, the least important parts are
-/// left out first and the bar shrinks. The percentage goes by steps if their number is known, else by epochs.
+/// One line, without line break, never wider than `columns`: as it gets narrow, the parts are put in fewer words, the
+/// bar shrinks, then the least important parts are left out. The percentage goes by steps if their number is known,
+/// else by epochs.
 std::string render_progress(const Progress& progress, int columns, ProgressStyle style = {});
 
 /// Whether to use colour, from the values of the environment variables NO_COLOR (see no-color.org) and TERM; null = not

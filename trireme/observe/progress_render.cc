@@ -13,13 +13,15 @@ namespace trireme::observe {
 namespace {
 
 constexpr std::string_view kDash = "–";
-constexpr int kGap = 2;  // columns between two parts
-constexpr int kShortestBar = 10;
+constexpr int kShortestBar = 5;
 constexpr int kLongestBar = 30;
 constexpr int kLongestNote = 40;
 
 /// What survives in a narrow line, last first.
-enum class Importance { kClocks, kStep, kBar, kSpeed, kNote, kEpoch, kAccuracy, kTimeLeft, kLoss, kPercent };
+enum class Importance { kBar, kClocks, kStep, kSpeed, kNote, kEpoch, kAccuracy, kTimeLeft, kLoss, kPercent };
+
+/// Before parts are left out of a line that is too long, all of them are put in fewer words.
+enum class Wording { kFull, kShort };
 
 struct Part {
   Importance importance;
@@ -38,10 +40,9 @@ double done_share(const Progress& progress) {
   return std::isnan(share) ? share : std::clamp(share, 0.0, 1.0);
 }
 
-std::string percent_text(double share) {
-  // Rounded down: 100 % means finished.
-  return std::isnan(share) ? fmt::format("{} %", kDash)
-                           : fmt::format("{} %", static_cast<int>(std::floor(share * 100)));
+std::string percent_text(double percent, int digits, Wording wording) {
+  const std::string number = std::isfinite(percent) ? fmt::format("{:.{}f}", percent, digits) : std::string(kDash);
+  return number + (wording == Wording::kFull ? " %" : "%");
 }
 
 std::string epoch_text(const Progress& progress) {
@@ -51,16 +52,17 @@ std::string epoch_text(const Progress& progress) {
   return text;
 }
 
-std::string step_text(const Progress& progress) {
-  return progress.steps > 0 ? fmt::format("step {}/{}", progress.step, progress.steps)
-                            : fmt::format("step {}", progress.step);
+std::string step_text(const Progress& progress, Wording wording) {
+  std::string text = fmt::format("{}{}", wording == Wording::kFull ? "step " : "", progress.step);
+  if (progress.steps > 0) text += fmt::format("/{}", progress.steps);
+  return text;
 }
 
-std::string speed_text(double rate) {
-  if (!std::isfinite(rate) || rate < 0) return fmt::format("{} samples/s", kDash);
-  if (rate < 9'999.5) return fmt::format("{:.0f} samples/s", rate);
-  if (rate < 999'950) return fmt::format("{:.1f}k samples/s", rate / 1e3);
-  return rate < 1e12 ? fmt::format("{:.1f}M samples/s", rate / 1e6) : fmt::format("{:.1e} samples/s", rate);
+std::string rate_text(double rate) {
+  if (!std::isfinite(rate) || rate < 0) return std::string(kDash);
+  if (rate < 9'999.5) return fmt::format("{:.0f}", rate);
+  if (rate < 999'950) return fmt::format("{:.1f}k", rate / 1e3);
+  return rate < 1e12 ? fmt::format("{:.1f}M", rate / 1e6) : fmt::format("{:.1e}", rate);
 }
 
 std::string loss_text(double loss) {
@@ -70,13 +72,11 @@ std::string loss_text(double loss) {
   return plain ? fmt::format("loss {:.4f}", loss) : fmt::format("loss {:.2e}", loss);
 }
 
-std::string accuracy_text(double accuracy) {
-  return std::isfinite(accuracy) ? fmt::format("acc {:.1f} %", 100 * accuracy) : fmt::format("acc {}", kDash);
-}
-
-std::string clocks_text(const Progress& progress) {
-  return progress.clock_min == progress.clock_max ? fmt::format("clock {}", progress.clock_max)
-                                                  : fmt::format("clocks {}–{}", progress.clock_min, progress.clock_max);
+std::string clocks_text(const Progress& progress, Wording wording) {
+  const Step spread = progress.clock_max - std::min(progress.clock_min, progress.clock_max);
+  if (wording == Wording::kShort) return fmt::format("spread {}", spread);
+  return spread == 0 ? fmt::format("clock {}", progress.clock_max)
+                     : fmt::format("clocks {}–{}", progress.clock_min, progress.clock_max);
 }
 
 std::string time_left_text(double seconds_left) {
@@ -100,27 +100,27 @@ std::string bar_text(double share, int columns, bool colour) {
 }
 
 /// The parts in the order in which they are shown. The bar's text comes last, when its width is known.
-std::vector<Part> all_parts(const Progress& progress, double share, ProgressStyle style) {
+std::vector<Part> all_parts(const Progress& progress, double share, bool bar, Wording wording) {
   std::vector<Part> parts;
   const auto add = [&](Importance importance, std::string text) {
     const int columns = columns_of(text);
     parts.push_back({importance, std::move(text), columns});
   };
   add(Importance::kEpoch, epoch_text(progress));
-  if (style.bar) parts.push_back({Importance::kBar, "", kShortestBar});
-  add(Importance::kPercent, percent_text(share));
-  add(Importance::kStep, step_text(progress));
-  add(Importance::kSpeed, speed_text(progress.samples_per_s));
+  if (bar) parts.push_back({Importance::kBar, "", kShortestBar});
+  add(Importance::kPercent, percent_text(std::floor(100 * share), 0, wording));  // down: 100 % means finished
+  add(Importance::kStep, step_text(progress, wording));
+  add(Importance::kSpeed, rate_text(progress.samples_per_s) + (wording == Wording::kFull ? " samples/s" : "/s"));
   add(Importance::kLoss, loss_text(progress.loss));
-  add(Importance::kAccuracy, accuracy_text(progress.accuracy));
-  if (progress.clock_max > 0) add(Importance::kClocks, clocks_text(progress));
+  add(Importance::kAccuracy, "acc " + percent_text(100 * progress.accuracy, 1, wording));
+  if (progress.clock_max > 0) add(Importance::kClocks, clocks_text(progress, wording));
   add(Importance::kTimeLeft, time_left_text(progress.seconds_left));
   if (!progress.note.empty()) add(Importance::kNote, fit(printable(progress.note), kLongestNote));
   return parts;
 }
 
-int total_columns(const std::vector<Part>& parts) {
-  int columns = kGap * (static_cast<int>(parts.size()) - 1);
+int total_columns(const std::vector<Part>& parts, int gap) {
+  int columns = gap * (static_cast<int>(parts.size()) - 1);
   for (const Part& part : parts) columns += part.columns;
   return columns;
 }
@@ -129,16 +129,21 @@ int total_columns(const std::vector<Part>& parts) {
 
 std::string render_progress(const Progress& progress, int columns, ProgressStyle style) {
   const double share = done_share(progress);
-  std::vector<Part> parts = all_parts(progress, share, style);
-  while (parts.size() > 1 && total_columns(parts) > columns) {
+  int gap = 2;  // columns between two parts
+  std::vector<Part> parts = all_parts(progress, share, style.bar, Wording::kFull);
+  if (total_columns(parts, gap) > columns) {
+    gap = 1;
+    parts = all_parts(progress, share, style.bar, Wording::kShort);
+  }
+  while (parts.size() > 1 && total_columns(parts, gap) > columns) {
     parts.erase(std::ranges::min_element(parts, {}, &Part::importance));
   }
   if (parts.size() == 1) return fit(parts.front().text, columns);
 
-  const int spare = columns - total_columns(parts);
+  const int spare = columns - total_columns(parts, gap);
   std::string line;
   for (const Part& part : parts) {
-    if (!line.empty()) line.append(kGap, ' ');
+    if (!line.empty()) line.append(static_cast<std::size_t>(gap), ' ');
     if (part.importance == Importance::kBar) {
       line += bar_text(share, std::min(kLongestBar, part.columns + spare), style.colour);
     } else {

@@ -59,6 +59,10 @@ void Chunk::push(Contribution contribution) {
     fail<InvalidArgument>("worker {} pushes lanes {}..{} of {}, which is no subtree of the order of summation",
                           contribution.worker, contribution.lanes.first, contribution.lanes.end(), policy_.lanes);
   }
+  validate(UpdateInput{.step = 1, .lr = contribution.lr, .gradient_scale = 1});
+  if (!(contribution.samples >= 0)) {
+    fail<InvalidArgument>("worker {} pushes a gradient of {} samples", contribution.worker, contribution.samples);
+  }
   if (policy_.consistency.synchronous()) {
     push_synchronous(std::move(contribution));
   } else {
@@ -140,7 +144,7 @@ void Chunk::apply(std::span<const Contribution* const> contributions, double fac
   }
   ++version_;
   if (samples <= 0) return;  // an empty last batch: a step, but nothing to learn from it
-  const UpdateInput input{.step = version_, .lr = contributions.front()->lr, .gradient_scale = factor / samples};
+  const UpdateInput input{.step = ++updates_, .lr = contributions.front()->lr, .gradient_scale = factor / samples};
   const WriteScope writing(*version_word_);
   std::array<float, kBlock> sum;
   for (std::size_t begin = 0; begin < parameters_.size(); begin += kBlock) {

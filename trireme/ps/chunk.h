@@ -89,7 +89,8 @@ class Chunk {
 
   std::mutex mutex_;  // guards all below, and writes to parameters_
   std::vector<float> state_;
-  Step version_ = 0;
+  Step version_ = 0;                    // steps; some of them without samples
+  Step updates_ = 0;                    // steps that changed something: what the rule counts
   bool assigned_ = false;               // the initial values are there
   std::vector<Contribution> early_;     // pulls that came before them
   bool stop_ = false;

@@ -33,7 +33,7 @@ const RuleFacts& facts(Rule rule) {
   for (const RuleFacts& known : kRules) {
     if (known.rule == rule) return known;
   }
-  check_failed("known rule", fmt::format("rule {}", static_cast<int>(rule)), std::source_location::current());
+  check_failed("known rule", fmt::format("rule {}", static_cast<int>(rule)), __FILE__, __LINE__);
 }
 
 }  // namespace

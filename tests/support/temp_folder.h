@@ -1,7 +1,10 @@
 #pragma once
 
 #include <filesystem>
+#include <fstream>
+#include <stdexcept>
 #include <string>
+#include <string_view>
 
 #include "trireme/base/random.h"
 
@@ -19,6 +22,14 @@ class TempFolder {
   TempFolder& operator=(const TempFolder&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
+  /// Writes a file and tells its path.
+  std::filesystem::path write(const std::string& name, std::string_view content) const {
+    std::ofstream out(path_ / name, std::ios::binary);
+    out.write(content.data(), static_cast<std::streamsize>(content.size()));
+    if (!out.flush()) throw std::runtime_error("cannot write " + name);
+    return path_ / name;
+  }
+
   std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
 
  private:

@@ -1,21 +1,27 @@
-#include "trireme/observe/log.h"
+#include "trireme/base/log.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <cstdio>
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <system_error>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 #include <spdlog/logger.h>
 #include <spdlog/pattern_formatter.h>
-#include <spdlog/sinks/basic_file_sink.h>
+#include <spdlog/sinks/base_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
 
 #include "trireme/base/error.h"
+#include "trireme/base/file.h"
 
-namespace trireme::observe {
+namespace trireme {
 namespace {
 
 spdlog::level::level_enum spdlog_level(LogLevel level) {
@@ -81,22 +87,46 @@ std::string line_pattern(const std::string& role) {
   return pattern + "] %v";
 }
 
+/// One write per line, without a buffer in between: a process that is killed leaves its last words behind, and two that
+/// share a file do not mix their lines.
+class FileSink : public spdlog::sinks::base_sink<std::mutex> {
+ public:
+  explicit FileSink(const std::filesystem::path& path) : path_(path) {
+    std::error_code ignored;  // if the folder is missing still, opening says so
+    if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path(), ignored);
+    file_ = FileDescriptor(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+    if (!file_)
+      fail_errno(fmt::format("cannot open the log file {} (choose another folder with --out)", path.string()));
+  }
+
+ private:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    spdlog::memory_buf_t line;
+    formatter_->format(message, line);
+    std::string_view rest(line.data(), line.size());
+    while (!rest.empty()) {
+      const ssize_t written = ::write(file_.get(), rest.data(), rest.size());
+      if (written < 0 && errno == EINTR) continue;
+      // spdlog catches this and tells standard error, once a second at most.
+      if (written < 0) throw spdlog::spdlog_ex("cannot write " + path_.string(), errno);
+      rest.remove_prefix(static_cast<std::size_t>(written));
+    }
+  }
+
+  void flush_() override {}
+
+  const std::filesystem::path path_;
+  FileDescriptor file_;
+};
+
 std::shared_ptr<spdlog::logger> make_logger(const LogOptions& options) {
   std::vector<spdlog::sink_ptr> sinks;
-  try {
-    if (!options.file.empty()) {
-      sinks.push_back(std::make_shared<spdlog::sinks::basic_file_sink_mt>(options.file.string()));
-    }
-  } catch (const spdlog::spdlog_ex& error) {
-    fail<IoError>("cannot open the log file {}: {}; choose another folder with --out", options.file.string(),
-                  error.what());
-  }
-  if (options.to_stderr) sinks.push_back(std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  if (!options.file.empty()) sinks.push_back(std::make_shared<FileSink>(options.file));
+  if (options.to_stderr) sinks.push_back(std::make_shared<spdlog::sinks::stderr_sink_mt>());  // flushes each line
   auto logger = std::make_shared<spdlog::logger>("trireme", sinks.begin(), sinks.end());
   logger->set_formatter(
       std::make_unique<spdlog::pattern_formatter>(line_pattern(options.role), spdlog::pattern_time_type::utc));
   logger->set_level(spdlog_level(options.level));
-  logger->flush_on(spdlog::level::warn);
   return logger;
 }
 
@@ -126,11 +156,7 @@ Current& current() {
 
 }  // namespace
 
-void set_up_logging(const LogOptions& options) {
-  auto logger = make_logger(options);
-  flush_log();
-  current().set(std::move(logger));
-}
+void set_up_logging(const LogOptions& options) { current().set(make_logger(options)); }
 
 void log(LogLevel level, std::string_view message, Fields fields) {
   try {
@@ -142,8 +168,6 @@ void log(LogLevel level, std::string_view message, Fields fields) {
     std::fputs(error.what(), stderr);
   }
 }
-
-void flush_log() { current().get()->flush(); }
 
 std::string format_event(std::string_view message, Fields fields) {
   std::string line;
@@ -165,4 +189,4 @@ std::string format_event(std::string_view message, Fields fields) {
   return line;
 }
 
-}  // namespace trireme::observe
+}  // namespace trireme

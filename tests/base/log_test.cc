@@ -1,5 +1,6 @@
-#include "trireme/observe/log.h"
+#include "trireme/base/log.h"
 
+#include <csignal>
 #include <set>
 #include <sstream>
 #include <thread>
@@ -11,9 +12,9 @@
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
 
-#include "tests/observe/temp_folder.h"
+#include "tests/support/temp_folder.h"
 
-namespace trireme::observe {
+namespace trireme {
 namespace {
 
 using ::testing::HasSubstr;
@@ -62,7 +63,6 @@ TEST_F(LogTest, LineHasTimeLevelRoleMessageAndFields) {
   set_up_logging({.role = "worker 1", .file = folder_ / "logs/worker-1.log", .to_stderr = false});
   log_info("joined", {{"view", 1}, {"servers", 2}});
   log_error("100% {} gone");
-  flush_log();
   const auto lines = lines_of(folder_ / "logs/worker-1.log");
   ASSERT_EQ(lines.size(), 2u);
   EXPECT_THAT(lines[0], MatchesRegex("[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\\.[0-9]{3}Z info    "
@@ -85,11 +85,24 @@ TEST_F(LogTest, LevelHoldsBackWhatIsBelowIt) {
               ::testing::AllOf(Not(HasSubstr("two")), HasSubstr("warning [server 0] three")));
 }
 
-TEST_F(LogTest, WarningsAreOnDiskAtOnce) {
-  set_up_logging({.file = folder_ / "log", .to_stderr = false});
-  log_info("before");
-  log_warn("now");
-  EXPECT_EQ(lines_of(folder_ / "log").size(), 2u);
+TEST_F(LogTest, LinesSurviveAProcessThatIsKilled) {
+  ::testing::FLAGS_gtest_death_test_style = "fast";  // a plain fork, which knows this test's folder
+  const auto path = folder_ / "log";
+  EXPECT_EXIT(
+      {
+        set_up_logging({.file = path, .to_stderr = false});
+        log_info("last words");
+        std::raise(SIGKILL);
+      },
+      ::testing::KilledBySignal(SIGKILL), "");
+  EXPECT_THAT(read_file(path), HasSubstr("last words"));
+}
+
+TEST_F(LogTest, AFullDiskDoesNotStopTheCaller) {
+  set_up_logging({.file = "/dev/full", .to_stderr = false});
+  ::testing::internal::CaptureStderr();
+  log_error("lost");
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("cannot write /dev/full"));
 }
 
 TEST_F(LogTest, SettingUpAgainMovesTheLogAndAppends) {
@@ -107,7 +120,6 @@ TEST_F(LogTest, GoesToStandardErrorWhenAsked) {
   ::testing::internal::CaptureStderr();
   set_up_logging({.role = "master", .level = LogLevel::kInfo, .to_stderr = true});
   log_info("listening", {{"port", 4821}});
-  flush_log();
   EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("info    [master] listening port=4821\n"));
 }
 
@@ -147,7 +159,6 @@ TEST_F(LogTest, LinesOfManyThreadsDoNotMixWhileTheLogMoves) {
     }
     for (int i = 0; i < 20; ++i) set_up_logging({.role = "b", .file = folder_ / "log", .to_stderr = false});
   }
-  flush_log();
   std::set<std::string> seen;
   for (const std::string& line : lines_of(folder_ / "log")) {
     ASSERT_THAT(line, MatchesRegex(".*Z info    \\[[ab]\\] line thread=[0-3] i=[0-9]+ text=\"some words here\""));
@@ -157,4 +168,4 @@ TEST_F(LogTest, LinesOfManyThreadsDoNotMixWhileTheLogMoves) {
 }
 
 }  // namespace
-}  // namespace trireme::observe
+}  // namespace trireme

@@ -1,0 +1,80 @@
+#include "trireme/cluster/progress_board.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace trireme::cluster {
+namespace {
+
+constexpr auto kRecently = 3s;
+
+}  // namespace
+
+ProgressBoard::ProgressBoard(const Plan& plan, std::uint32_t workers, Time start)
+    : plan_(plan), start_(start), clocks_(workers, 0), left_(workers, false), row_start_(start) {}
+
+void ProgressBoard::Sums::add(const WorkDone& work) {
+  samples += work.samples;
+  loss += work.loss_sum;
+  correct += work.correct;
+}
+
+void ProgressBoard::add(Rank worker, const WorkDone& work, Time now) {
+  if (worker >= clocks_.size()) return;
+  clocks_[worker] = std::max(clocks_[worker], work.clock);
+  lr_ = work.lr;
+  const MetricsRow spread = row({}, 1, now);
+  spread_max_ = std::max(spread_max_, spread.clock_max - spread.clock_min);
+  if (work.samples == 0) return;
+  samples_ += work.samples;
+  row_sums_.add(work);
+  Sums sums;
+  sums.add(work);
+  recent_.push_back({now, sums});
+  while (recent_.size() > 1 && now - recent_.front().time > kRecently) recent_.pop_front();
+  const bool last = plan_.steps > 0 && plan_.steps_per_epoch > 0 && samples_ >= plan_.steps * plan_.batch;
+  if (row_sums_.samples >= plan_.log_every * plan_.batch || last) {
+    rows_.push_back(row(row_sums_, seconds(now - row_start_), now));
+    row_sums_ = {};
+    row_start_ = now;
+  }
+}
+
+void ProgressBoard::leave(Rank worker) {
+  if (worker < left_.size()) left_[worker] = true;
+}
+
+std::vector<MetricsRow> ProgressBoard::take_rows() { return std::exchange(rows_, {}); }
+
+MetricsRow ProgressBoard::now(Time now) const {
+  Sums sums;
+  for (const Recent& moment : recent_) sums.add({.samples = moment.sums.samples,
+                                                 .loss_sum = moment.sums.loss,
+                                                 .correct = moment.sums.correct});
+  const Time since = recent_.empty() ? start_ : std::max(start_, recent_.front().time - 100ms);
+  return row(sums, seconds(now - since), now);
+}
+
+MetricsRow ProgressBoard::row(const Sums& sums, double over_seconds, Time now) const {
+  const auto nan = std::numeric_limits<double>::quiet_NaN();
+  const auto samples = static_cast<double>(sums.samples);
+  MetricsRow row{.samples = samples_,
+                 .loss = sums.samples > 0 ? sums.loss / samples : nan,
+                 .accuracy = sums.samples > 0 && sums.correct >= 0 ? sums.correct / samples : nan,
+                 .samples_per_s = over_seconds > 0 ? samples / over_seconds : 0,
+                 .lr = lr_,
+                 .seconds = seconds(now - start_)};
+  const Step per_epoch = std::max<Step>(1, plan_.steps_per_epoch);
+  // The last batch of an epoch may be smaller, so samples alone would make the last step of a run unreachable.
+  Step slowest = ~Step{0};
+  for (std::size_t worker = 0; worker < clocks_.size(); ++worker) {
+    row.clock_max = std::max(row.clock_max, clocks_[worker]);
+    if (!left_[worker]) slowest = std::min(slowest, clocks_[worker]);
+  }
+  row.clock_min = slowest == ~Step{0} ? row.clock_max : slowest;
+  row.step = plan_.leased ? samples_ / std::max<std::uint64_t>(1, plan_.batch) : row.clock_max;
+  row.epoch = static_cast<double>(row.step) / static_cast<double>(per_epoch);
+  return row;
+}
+
+}  // namespace trireme::cluster

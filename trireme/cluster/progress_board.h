@@ -1,0 +1,59 @@
+#pragma once
+
+#include <deque>
+#include <vector>
+
+#include "trireme/base/deadline.h"
+#include "trireme/cluster/protocol.h"
+
+namespace trireme::cluster {
+
+/// Adds up what the workers report: the present state of the job for people, and one row of metrics per `log_every`
+/// steps. A value: time is given to it.
+class ProgressBoard {
+ public:
+  using Time = Deadline::Clock::time_point;
+
+  ProgressBoard() = default;
+  ProgressBoard(const Plan& plan, std::uint32_t workers, Time start);
+
+  void add(Rank worker, const WorkDone& work, Time now);
+
+  /// `worker` takes part no more; the spread of clocks is over the others.
+  void leave(Rank worker);
+
+  /// Rows completed since the last call.
+  std::vector<MetricsRow> take_rows();
+
+  MetricsRow now(Time now) const;
+  Step spread_max() const { return spread_max_; }
+  const std::vector<Step>& clocks() const { return clocks_; }
+
+ private:
+  struct Sums {
+    std::uint64_t samples = 0;
+    double loss = 0;
+    double correct = 0;
+    void add(const WorkDone& work);
+  };
+  struct Recent {
+    Time time;
+    Sums sums;
+  };
+
+  MetricsRow row(const Sums& sums, double over_seconds, Time now) const;
+
+  Plan plan_;
+  Time start_{};
+  std::vector<Step> clocks_;
+  std::vector<bool> left_;
+  Step spread_max_ = 0;
+  std::uint64_t samples_ = 0;  // since the start
+  double lr_ = 0;
+  Sums row_sums_;              // since the last row
+  Time row_start_{};
+  std::deque<Recent> recent_;  // the last seconds, for the present rate and loss
+  std::vector<MetricsRow> rows_;
+};
+
+}  // namespace trireme::cluster
