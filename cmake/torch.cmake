@@ -10,7 +10,7 @@ if(torch_sources)
   target_precompile_headers(trireme_torch PRIVATE <torch/torch.h>)
 
   if(EXISTS ${CMAKE_SOURCE_DIR}/trireme/cli/worker_main.cc)
-    add_executable(trireme-worker trireme/cli/worker_main.cc)
+    add_executable(trireme-worker trireme/cli/worker_main.cc trireme/cli/train_flags.cc)
     target_link_libraries(trireme-worker PRIVATE trireme_torch CLI11::CLI11)
     target_precompile_headers(trireme-worker REUSE_FROM trireme_torch)
   endif()

@@ -130,7 +130,7 @@ class Master::Impl final : public net::RequestHandler {
     const auto found = members_.find({beat.role, beat.rank});
     if (found == members_.end()) fail<StaleView>("{} {} is not a member", to_string(beat.role), beat.rank);
     found->second.last_heard = Clock::now();
-    HeartbeatReply reply{.stop = stop_, .abort = state_ == JobState::kFailed ? reason_ : ""};
+    HeartbeatReply reply{.stop = stop_, .over = state_ == JobState::kFinished, .abort = state_ == JobState::kFailed ? reason_ : ""};
     if (beat.role != Role::kWorker || !plan_) return reply;
     board_.add(beat.rank, beat.work, Clock::now());
     if (beat.rank == 0) reply.rows = board_.take_rows();

@@ -54,7 +54,7 @@ struct Health {
 /// Pure: whether a member of a running job has to be given up.
 Health judge_member(const MemberState& member, std::chrono::milliseconds hang_after);
 
-/// Pure: who is still missing, for people: "server 0, workers 1 and 3".
+/// Pure: who is still missing, for people: "server 0, worker 1, worker 3".
 std::string describe_missing(std::uint32_t workers, std::uint32_t servers, const std::vector<MemberState>& here);
 
 }  // namespace trireme::cluster

@@ -27,6 +27,7 @@ Membership::Membership(net::Loop& loop, MembershipOptions options, Events events
 
 Membership::~Membership() {
   thread_.request_stop();
+  connection_->close();  // ends a heartbeat on its way
   if (thread_.joinable()) thread_.join();
 }
 
@@ -76,7 +77,8 @@ void Membership::beat(const std::stop_token& stop) {
     } catch (const std::exception& problem) {
       if (stop.stop_requested()) return;
       log_error("lost the master", {{"reason", problem.what()}});
-      if (events_.on_abort) events_.on_abort(problem.what());
+      const std::lock_guard lock(beat_mutex_);
+      tell_abort(problem.what());
       return;
     }
   }
@@ -96,7 +98,12 @@ void Membership::send_heartbeat() {
     if (events_.on_row) events_.on_row(row);
   }
   if (reply.stop && !std::exchange(stop_told_, true) && events_.on_stop) events_.on_stop();
-  if (!reply.abort.empty() && events_.on_abort) events_.on_abort(reply.abort);
+  if (reply.over && !std::exchange(over_told_, true) && events_.on_over) events_.on_over();
+  if (!reply.abort.empty()) tell_abort(reply.abort);
+}
+
+void Membership::tell_abort(const std::string& reason) {
+  if (!std::exchange(abort_told_, true) && events_.on_abort) events_.on_abort(reason);
 }
 
 }  // namespace trireme::cluster

@@ -29,8 +29,9 @@ class Membership {
  public:
   /// What the heartbeat thread tells; called on that thread.
   struct Events {
-    std::function<void(const std::string& reason)> on_abort;  ///< the job failed, or the master is gone
+    std::function<void(const std::string& reason)> on_abort;  ///< once: the job failed, or the master is gone
     std::function<void()> on_stop;                            ///< end after the current step
+    std::function<void()> on_over;                            ///< all workers are done
     std::function<void(const MetricsRow&)> on_row;            ///< chief only: a row of metrics
   };
 
@@ -60,6 +61,7 @@ class Membership {
  private:
   void beat(const std::stop_token& stop);
   void send_heartbeat();
+  void tell_abort(const std::string& reason);  // once; with beat_mutex_
 
   MembershipOptions options_;
   Events events_;
@@ -69,6 +71,8 @@ class Membership {
   std::mutex mutex_;
   WorkDone unreported_;  // guarded by mutex_
   bool stop_told_ = false;
+  bool over_told_ = false;
+  bool abort_told_ = false;
   std::jthread thread_;
 };
 

@@ -95,9 +95,10 @@ struct MetricsRow {
 
 struct HeartbeatReply {
   bool stop = false;             ///< end after the current step
+  bool over = false;             ///< all workers are done: servers may go
   std::string abort;             ///< not empty: the job has failed, for this reason; end now
   std::vector<MetricsRow> rows;  ///< for the chief: rows completed since its last heartbeat
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(HeartbeatReply, stop, abort, rows)
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(HeartbeatReply, stop, over, abort, rows)
 };
 
 /// Units [first, first + count).

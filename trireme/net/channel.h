@@ -54,7 +54,7 @@ class Channel {
   virtual void start() = 0;
 
   /// Queues a frame; never blocks; thread-safe. Frames arrive in the order they were sent. After the channel closed
-  /// they are dropped: `on_close` told the owner.
+  /// they are dropped: `on_close` told the owner. Throws InvalidArgument if this transport can never carry the frame.
   virtual void send(OutFrame frame) = 0;
 
   /// Ends the channel; `on_close` follows, perhaps on another thread. Thread-safe, may be called twice.
@@ -72,7 +72,7 @@ class Channel {
   /// Gives the peer access to `segment`; frames sent later may refer to it by the id returned. Only if shares_memory().
   virtual std::uint64_t share(std::shared_ptr<Segment> segment);
 
-  /// A segment the peer shared, or nullptr. Only from on_frame.
+  /// A segment the peer shared, or nullptr. Only from on_frame, or while nobody waits on this channel.
   virtual std::shared_ptr<Segment> shared(std::uint64_t id);
 };
 

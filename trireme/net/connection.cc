@@ -14,31 +14,39 @@ namespace {
 
 /// Runs `work` on the loop; when the deadline passes first, closes `socket` and throws Timeout.
 template <typename Socket>
-void run_until(Loop& loop, Socket& socket, awaitable<void> work, Deadline deadline, const std::string& peer) {
+void run_until(Socket& socket, awaitable<void> work, Deadline deadline, const std::string& peer) {
   auto finished = asio::co_spawn(socket.get_executor(), std::move(work), asio::use_future);
   if (finished.wait_until(deadline.at()) != std::future_status::ready) {
-    asio::post(socket.get_executor(), [&socket] {
+    auto closed = asio::post(socket.get_executor(), asio::use_future([&socket] {
       boost::system::error_code ignored;
       socket.close(ignored);
-    });
+    }));
+    closed.wait();  // both, for the socket may be gone when we return
     finished.wait();
     fail<Timeout>("{} did not complete the handshake in time", peer);
   }
-  static_cast<void>(loop);
   finished.get();
 }
 
 awaitable<void> connect_tcp(tcp::socket& socket, const Address& address, const std::string& secret) {
   tcp::resolver resolver(socket.get_executor());
   const auto found = co_await resolver.async_resolve(address.host, std::to_string(address.port), use_awaitable);
-  co_await socket.async_connect(found.begin()->endpoint(), use_awaitable);
+  co_await asio::async_connect(socket, found, use_awaitable);
   socket.set_option(tcp::no_delay(true));
   if (!secret.empty()) co_await greet(socket, secret);
 }
 
 awaitable<void> connect_tls(TlsStream& stream, const Address& address, const std::string& secret) {
   co_await connect_tcp(stream.next_layer(), address, "");
-  co_await stream.async_handshake(asio::ssl::stream_base::client, use_awaitable);
+  try {
+    co_await stream.async_handshake(asio::ssl::stream_base::client, use_awaitable);
+  } catch (const boost::system::system_error& problem) {
+    if (problem.code() == asio::error::operation_aborted) throw;
+    fail<Unauthenticated>("the TLS handshake failed ({}): it has another job's secret, or does not speak TLS; give both "
+                          "sides the same --secret-file", problem.code().message());
+  }
+  // A stranger could complete the handshake with a certificate instead of the key.
+  if (SSL_session_reused(stream.native_handle()) != 1) fail<Unauthenticated>("it did not use the job's secret for TLS");
   co_await greet(stream, secret);
 }
 
@@ -50,25 +58,28 @@ awaitable<void> connect_local(Local::socket& socket, const std::string& name, co
 std::shared_ptr<Channel> open_local(Loop& loop, const Address& address, const ConnectOptions& options,
                                     const std::shared_ptr<FrameReceiver>& receiver) {
   Local::socket socket(asio::make_strand(loop.context()));
-  run_until(loop, socket, connect_local(socket, address.unix_name, options.secret), options.deadline,
+  run_until(socket, connect_local(socket, address.unix_name, options.secret), options.deadline,
             options.peer_name);
   const std::string peer = fmt::format("{} (shm {})", options.peer_name, address.text());
   return ShmChannel::offer(FileDescriptor(socket.release()), receiver,
-                           {.peer = peer, .limits = options.limits, .own_bell = std::make_shared<Bell>()});
+                           {.peer = peer, .limits = options.limits, .own_bell = std::make_shared<Bell>()}, options.deadline);
 }
 
 std::shared_ptr<Channel> open_tcp(Loop& loop, const Address& address, const ConnectOptions& options, bool encrypt,
                                   const std::shared_ptr<FrameReceiver>& receiver) {
   const std::string peer = fmt::format("{} ({} {})", options.peer_name, encrypt ? "tls" : "tcp", address.text());
-  const TcpChannelOptions channel{.peer = peer, .limits = options.limits, .pool = std::make_shared<BufferPool>()};
+  const TcpChannelOptions channel{.peer = peer,
+                                  .limits = options.limits,
+                                  .pool = std::make_shared<BufferPool>(),
+                                  .context = loop.shared_context()};
   tcp::socket socket(asio::make_strand(loop.context()));
   if (!encrypt) {
-    run_until(loop, socket, connect_tcp(socket, address, options.secret), options.deadline, peer);
+    run_until(socket, connect_tcp(socket, address, options.secret), options.deadline, peer);
     return make_tcp_channel(std::move(socket), receiver, channel);
   }
   const auto context = make_tls_context(options.secret);
   auto stream = std::make_unique<TlsStream>(std::move(socket), *context);
-  run_until(loop, stream->next_layer(), connect_tls(*stream, address, options.secret), options.deadline, peer);
+  run_until(stream->next_layer(), connect_tls(*stream, address, options.secret), options.deadline, peer);
   return make_tls_channel(std::move(stream), receiver, channel);
 }
 
@@ -80,6 +91,10 @@ std::shared_ptr<Connection> Connection::open(Loop& loop, const Address& address,
     try {
       return try_open(loop, address, options);
     } catch (const boost::system::system_error& problem) {
+      if (problem.code() == asio::error::eof || problem.code() == asio::error::connection_reset) {
+        fail<PeerLost>("{} at {} closed the connection during the handshake: its log says why", options.peer_name,
+                       address.text());
+      }
       const bool not_yet = problem.code() == asio::error::connection_refused;
       if (!not_yet || options.deadline.left() < pause) {
         fail<PeerLost>("cannot reach {} at {}: {}", options.peer_name, address.text(), problem.code().message());
@@ -133,7 +148,13 @@ std::shared_ptr<PendingReply> Connection::send(Request request) {
     frame.header.request = pending->request_ = next_request_++;
     pending_.emplace(pending->request_, pending);
   }
-  channel_->send(std::move(frame));
+  try {
+    channel_->send(std::move(frame));
+  } catch (const Error&) {  // it does not fit the channel
+    const std::lock_guard lock(mutex_);
+    pending_.erase(pending->request_);
+    throw;
+  }
   return pending;
 }
 
@@ -168,17 +189,22 @@ std::shared_ptr<PendingReply> Connection::find(std::uint64_t request) {
 std::optional<std::vector<MutableBytes>> Connection::place(const FrameHeader& header) {
   const auto pending = find(header.request);
   if (!pending || pending->sinks_.empty()) return std::nullopt;
+  check_size(*pending, header);
+  return pending->sinks_;
+}
+
+void Connection::check_size(const PendingReply& pending, const FrameHeader& header) const {
   std::uint64_t room = 0;
-  for (const MutableBytes sink : pending->sinks_) room += sink.size();
+  for (const MutableBytes sink : pending.sinks_) room += sink.size();
   if (room != header.payload_bytes) {
     fail<Corrupt>("{} answered with {} bytes where {} were asked for", peer(), header.payload_bytes, room);
   }
-  return pending->sinks_;
 }
 
 void Connection::on_frame(InFrame frame) {
   const auto pending = find(frame.header.request);
   if (!pending || (frame.header.flags & kReply) == 0) return;
+  if ((frame.header.flags & kError) == 0 && !pending->sinks_.empty()) check_size(*pending, frame.header);
   {
     const std::lock_guard lock(mutex_);
     pending_.erase(frame.header.request);

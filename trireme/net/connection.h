@@ -83,6 +83,7 @@ class Connection : public FrameReceiver, public std::enable_shared_from_this<Con
 
   static std::shared_ptr<Connection> try_open(Loop& loop, const Address& address, const ConnectOptions& options);
   std::shared_ptr<PendingReply> find(std::uint64_t request);
+  void check_size(const PendingReply& pending, const FrameHeader& header) const;
 
   ConnectOptions options_;
   std::shared_ptr<Channel> channel_;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -16,13 +17,19 @@ class Loop {
 
   ~Loop() { stop(); }
 
-  /// Ends the threads and joins them; handlers that have not run are dropped.
+  /// Ends the threads and joins them, then runs what is ready (such as the ends of closed channels) on the calling
+  /// thread; nothing runs afterwards.
   void stop();
 
-  asio::io_context& context() { return context_; }
+  asio::io_context& context() { return *context_; }
+
+  /// For objects with sockets that may be released after the loop: sockets must not outlive their context.
+  std::shared_ptr<asio::io_context> shared_context() { return context_; }
 
  private:
-  asio::io_context context_;
+  void run();
+
+  std::shared_ptr<asio::io_context> context_ = std::make_shared<asio::io_context>();
   asio::executor_work_guard<asio::io_context::executor_type> work_;
   std::vector<std::jthread> threads_;
 };

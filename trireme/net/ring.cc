@@ -28,7 +28,7 @@ Ring::Ring(MutableBytes memory)
 bool Ring::push(std::span<const Bytes> parts) {
   std::size_t length = 0;
   for (const Bytes part : parts) length += part.size();
-  if (length + kLengthBytes > capacity()) {
+  if (length > max_record()) {
     fail<InvalidArgument>("a message of {} bytes does not fit a ring of {}", length, capacity());
   }
   const std::uint64_t written = control_->written.load(std::memory_order_relaxed);
@@ -62,6 +62,8 @@ bool Ring::pop(std::string& record) {
   control_->read.store(read + kLengthBytes + length, std::memory_order_release);
   return true;
 }
+
+std::size_t Ring::max_record() const { return capacity() - kLengthBytes; }
 
 bool Ring::empty() const {
   return control_->written.load(std::memory_order_seq_cst) == control_->read.load(std::memory_order_relaxed);

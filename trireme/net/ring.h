@@ -36,6 +36,7 @@ class Ring {
   bool consumer_sleeps() const;
 
   std::size_t capacity() const { return data_.size(); }
+  std::size_t max_record() const;  ///< the largest that ever fits
 
  private:
   struct Control;

@@ -23,21 +23,58 @@ void Session::send_reply(const FrameHeader& request, std::uint16_t flags, std::s
 }
 
 namespace {
-constexpr auto kHandshakeTime = 5s;
+
 constexpr std::byte kTlsHandshakeByte{0x16};  // the first byte of every TLS connection; ours start with 'T'
+
+/// Closes a socket whose handshake takes too long. On the socket's strand; ends before the socket does.
+template <typename Socket>
+class HandshakeWatch {
+ public:
+  HandshakeWatch(Socket& socket, std::chrono::milliseconds allowed)
+      : state_(std::make_shared<State>(State{asio::steady_timer(socket.get_executor(), allowed), &socket})) {
+    state_->timer.async_wait([state = state_](const boost::system::error_code& cancelled) {
+      boost::system::error_code ignored;
+      if (!cancelled && state->socket != nullptr) state->socket->close(ignored);
+    });
+  }
+  ~HandshakeWatch() { call_off(); }
+  HandshakeWatch(const HandshakeWatch&) = delete;
+  HandshakeWatch& operator=(const HandshakeWatch&) = delete;
+
+  void call_off() {
+    state_->socket = nullptr;  // the timer may have run out already, its handler waiting for its turn
+    state_->timer.cancel();
+  }
+
+ private:
+  struct State {
+    asio::steady_timer timer;
+    Socket* socket;
+  };
+  std::shared_ptr<State> state_;
+};
+
+std::string describe_refusal(const std::exception& problem) {
+  const auto* failed = dynamic_cast<const boost::system::system_error*>(&problem);
+  const bool closed_by_watch = failed != nullptr && failed->code() == asio::error::operation_aborted;
+  return closed_by_watch ? "it did not prove the job's secret in time" : problem.what();
+}
+
 }  // namespace
 
-class Service::Impl : public std::enable_shared_from_this<Impl> {
+class Service::Impl {
  public:
   Impl(ServiceOptions options, RequestHandler& handler)
       : options_(std::move(options)),
         handler_(handler),
         tls_(make_tls_context(options_.secret)),
         loop_(options_.name, options_.threads),
-        tcp_acceptor_(loop_.context()),
-        local_acceptor_(loop_.context()) {
+        tcp_acceptor_(asio::make_strand(loop_.context())),
+        local_acceptor_(asio::make_strand(loop_.context())) {
     if (!options_.pool) options_.pool = std::make_shared<BufferPool>();
   }
+
+  ~Impl() { stop(); }
 
   Address listen() {
     Address address{.host = options_.host, .port = options_.port, .host_id = this_host_id(), .unix_name = {}};
@@ -54,27 +91,30 @@ class Service::Impl : public std::enable_shared_from_this<Impl> {
     }
     address.port = tcp_acceptor_.local_endpoint().port();
     if (!options_.advertise.empty()) address.host = options_.advertise;
-    asio::co_spawn(loop_.context(), accept_tcp(shared_from_this()), asio::detached);
+    asio::co_spawn(tcp_acceptor_.get_executor(), accept_tcp(), asio::detached);
     if (options_.share_memory) {
       poller_ = std::make_unique<ShmPoller>(options_.name + "-shm");
       address.unix_name = fmt::format("trireme-{}-{}", ::getpid(), random_hex(8));
       local_acceptor_.open();
       local_acceptor_.bind(Local::endpoint(std::string(1, '\0') + address.unix_name));
       local_acceptor_.listen();
-      asio::co_spawn(loop_.context(), accept_local(shared_from_this()), asio::detached);
+      asio::co_spawn(local_acceptor_.get_executor(), accept_local(), asio::detached);
     }
     return address;
   }
 
-  void stop() {
+  void stop() {  // may be called twice
     std::set<std::shared_ptr<AcceptedSession>> sessions;
     {
       const std::lock_guard lock(mutex_);
       stopped_ = true;
       sessions.swap(sessions_);
     }
-    poller_.reset();
+    close_acceptor(tcp_acceptor_);
+    close_acceptor(local_acceptor_);
+    for (const auto& session : sessions) session->channel().close("the service stops");
     loop_.stop();
+    poller_.reset();
   }
 
  private:
@@ -102,15 +142,12 @@ class Service::Impl : public std::enable_shared_from_this<Impl> {
     Impl& service_;
   };
 
-  /// Ends a handshake that takes too long by closing its socket.
-  template <typename Socket>
-  std::shared_ptr<asio::steady_timer> watch(Socket& socket) {
-    auto timer = std::make_shared<asio::steady_timer>(socket.get_executor(), kHandshakeTime);
-    timer->async_wait([&socket, timer](const boost::system::error_code& cancelled) {
+  template <typename Acceptor>
+  static void close_acceptor(Acceptor& acceptor) {
+    asio::post(acceptor.get_executor(), [&acceptor] {
       boost::system::error_code ignored;
-      if (!cancelled) socket.close(ignored);
+      acceptor.close(ignored);
     });
-    return timer;
   }
 
   bool admit(const std::string& peer) {
@@ -120,23 +157,23 @@ class Service::Impl : public std::enable_shared_from_this<Impl> {
     return false;
   }
 
-  awaitable<void> accept_tcp(std::shared_ptr<Impl> self) {
+  awaitable<void> accept_tcp() {
     for (;;) {
       boost::system::error_code problem;
       tcp::socket socket(asio::make_strand(loop_.context()));
       co_await tcp_acceptor_.async_accept(socket, asio::redirect_error(use_awaitable, problem));
-      if (problem == asio::error::operation_aborted) co_return;
+      if (!tcp_acceptor_.is_open()) co_return;
       if (problem) {  // such as no file descriptors left: breathe, then go on
         asio::steady_timer pause(loop_.context(), 50ms);
         co_await pause.async_wait(use_awaitable);
         continue;
       }
       const auto executor = socket.get_executor();
-      asio::co_spawn(executor, serve_tcp(self, std::move(socket)), asio::detached);
+      asio::co_spawn(executor, serve_tcp(std::move(socket)), asio::detached);
     }
   }
 
-  awaitable<void> serve_tcp([[maybe_unused]] std::shared_ptr<Impl> self, tcp::socket socket) {
+  awaitable<void> serve_tcp(tcp::socket socket) {
     boost::system::error_code no_peer;
     const auto remote = socket.remote_endpoint(no_peer);
     if (no_peer) co_return;
@@ -146,7 +183,7 @@ class Service::Impl : public std::enable_shared_from_this<Impl> {
     try {
       socket.set_option(tcp::no_delay(true));
       auto stream = std::make_unique<TlsStream>(std::move(socket), *tls_);
-      const auto timer = watch(stream->next_layer());
+      HandshakeWatch watch(stream->next_layer(), options_.handshake_within);
       std::byte first{};
       co_await stream->next_layer().async_receive(asio::buffer(&first, 1), tcp::socket::message_peek, use_awaitable);
       const bool encrypted = first == kTlsHandshakeByte;
@@ -160,8 +197,9 @@ class Service::Impl : public std::enable_shared_from_this<Impl> {
         }
         co_await welcome(stream->next_layer(), options_.secret);
       }
-      timer->cancel();
-      const TcpChannelOptions options{.peer = peer, .limits = options_.limits, .pool = options_.pool};
+      watch.call_off();
+      const TcpChannelOptions options{
+          .peer = peer, .limits = options_.limits, .pool = options_.pool, .context = loop_.shared_context()};
       const auto session = make_session();
       if (encrypted) {
         session->attach(make_tls_channel(std::move(stream), session, options));
@@ -171,35 +209,35 @@ class Service::Impl : public std::enable_shared_from_this<Impl> {
       remember(session);
       session->channel().start();
     } catch (const std::exception& problem) {
-      log_warn("refused a connection", {{"peer", peer}, {"reason", problem.what()}});
+      log_warn("refused a connection", {{"peer", peer}, {"reason", describe_refusal(problem)}});
     }
     unproven_.fetch_sub(1);
   }
 
-  awaitable<void> accept_local(std::shared_ptr<Impl> self) {
+  awaitable<void> accept_local() {
     for (;;) {
       boost::system::error_code problem;
       Local::socket socket(asio::make_strand(loop_.context()));
       co_await local_acceptor_.async_accept(socket, asio::redirect_error(use_awaitable, problem));
-      if (problem == asio::error::operation_aborted) co_return;
+      if (!local_acceptor_.is_open()) co_return;
       if (problem) {
         asio::steady_timer pause(loop_.context(), 50ms);
         co_await pause.async_wait(use_awaitable);
         continue;
       }
       const auto executor = socket.get_executor();
-      asio::co_spawn(executor, serve_local(self, std::move(socket)), asio::detached);
+      asio::co_spawn(executor, serve_local(std::move(socket)), asio::detached);
     }
   }
 
-  awaitable<void> serve_local([[maybe_unused]] std::shared_ptr<Impl> self, Local::socket socket) {
+  awaitable<void> serve_local(Local::socket socket) {
     const std::string peer = fmt::format("shm {}", options_.name);
     if (!admit(peer)) co_return;
     try {
-      const auto timer = watch(socket);
+      HandshakeWatch watch(socket, options_.handshake_within);
       co_await welcome(socket, options_.secret);
       co_await socket.async_wait(Local::socket::wait_read, use_awaitable);
-      timer->cancel();
+      watch.call_off();
       const auto session = make_session();
       // The offer is one datagram-sized message that has begun to arrive: no wait to speak of.
       const auto channel = ShmChannel::accept(FileDescriptor(socket.release()), session,
@@ -209,7 +247,7 @@ class Service::Impl : public std::enable_shared_from_this<Impl> {
       remember(session);
       poller_->add(channel);
     } catch (const std::exception& problem) {
-      log_warn("refused a connection", {{"peer", peer}, {"reason", problem.what()}});
+      log_warn("refused a connection", {{"peer", peer}, {"reason", describe_refusal(problem)}});
     }
     unproven_.fetch_sub(1);
   }
@@ -220,6 +258,7 @@ class Service::Impl : public std::enable_shared_from_this<Impl> {
 
   void remember(const std::shared_ptr<AcceptedSession>& session) {
     const std::lock_guard lock(mutex_);
+    if (stopped_) fail<PeerLost>("the service stops");
     sessions_.insert(session);
   }
 
@@ -247,10 +286,10 @@ class Service::Impl : public std::enable_shared_from_this<Impl> {
 };
 
 Service::Service(ServiceOptions options, RequestHandler& handler)
-    : impl_(std::make_shared<Impl>(std::move(options), handler)) {
+    : impl_(std::make_unique<Impl>(std::move(options), handler)) {
   address_ = impl_->listen();
 }
 
-Service::~Service() { impl_->stop(); }
+Service::~Service() = default;
 
 }  // namespace trireme::net

@@ -62,6 +62,7 @@ struct ServiceOptions {
   std::size_t threads = 1;             ///< that serve sockets; shared memory has one thread of its own
   std::shared_ptr<BufferPool> pool;    ///< for payloads; made if absent
   std::size_t max_unproven = 64;       ///< connections that may be in their handshake at the same time
+  std::chrono::milliseconds handshake_within = 5s;  ///< closed if it takes longer
 };
 
 /// Listens, lets in who knows the secret, and gives the requests to a handler. Owns its threads.
@@ -77,7 +78,7 @@ class Service {
 
  private:
   class Impl;
-  std::shared_ptr<Impl> impl_;
+  std::unique_ptr<Impl> impl_;
   Address address_;
 };
 

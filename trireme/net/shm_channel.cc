@@ -6,9 +6,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <thread>
 
 #include "trireme/base/error.h"
+#include "trireme/base/log.h"
 #include "trireme/net/control_socket.h"
 #include "trireme/net/spin.h"
 
@@ -24,7 +26,7 @@ ControlMessage wait_control(int socket, ControlMessage::Type type, Deadline dead
       fail<Corrupt>("the peer sent an unexpected message while setting up shared memory");
     }
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline.left());
-    if (left.count() == 0) fail<Timeout>("the peer did not offer shared memory within {}", deadline.allowed().count());
+    if (left.count() == 0) fail<Timeout>("the peer did not set up shared memory within {} ms", deadline.allowed().count());
     pollfd waiting{socket, POLLIN, 0};
     ::poll(&waiting, 1, static_cast<int>(left.count()));
   }
@@ -55,11 +57,11 @@ void Bell::silence() const {
 }
 
 std::shared_ptr<ShmChannel> ShmChannel::offer(FileDescriptor socket, std::weak_ptr<FrameReceiver> receiver,
-                                              ShmChannelOptions options) {
+                                              ShmChannelOptions options, Deadline deadline) {
   auto rings = Segment::create("trireme-rings", 2 * (Ring::kControlBytes + options.ring_bytes));
   send_control(socket.get(), ControlMessage::Type::kRings, 0, rings->bytes().size(),
                {rings->descriptor(), options.own_bell->descriptor()});
-  auto answer = wait_control(socket.get(), ControlMessage::Type::kBell, Deadline::in(10s));
+  auto answer = wait_control(socket.get(), ControlMessage::Type::kBell, deadline);
   auto bell = std::make_shared<Bell>(std::move(answer.descriptors.front()));
   return std::shared_ptr<ShmChannel>(new ShmChannel(std::move(socket), std::move(receiver), std::move(options),
                                                     std::move(rings), /*offered=*/true, std::move(bell)));
@@ -92,13 +94,18 @@ void ShmChannel::send(OutFrame frame) {
   frame.header.body_bytes = static_cast<std::uint32_t>(frame.body.size());
   frame.header.payload_bytes = 0;
   for (const Bytes part : frame.payload) frame.header.payload_bytes += part.size();
+  const std::size_t bytes = kHeaderBytes + frame.body.size() + frame.header.payload_bytes;
+  if (bytes > outgoing_.max_record()) {
+    fail<InvalidArgument>("a message of {} bytes to {} does not fit a ring of {}: put it into a shared segment", bytes,
+                          peer(), outgoing_.capacity());
+  }
   const std::lock_guard lock(send_mutex_);
   if (closed()) return;
   queue_.push_back(std::move(frame));
   flush_queue();
 }
 
-bool ShmChannel::flush_queue() {
+void ShmChannel::flush_queue() try {
   bool sent = false;
   while (!queue_.empty()) {
     const OutFrame& frame = queue_.front();
@@ -111,13 +118,24 @@ bool ShmChannel::flush_queue() {
   }
   backlog_.store(!queue_.empty(), std::memory_order_release);
   if (sent && outgoing_.consumer_sleeps()) peer_bell_->ring();
-  return sent;
+} catch (const Error& problem) {
+  // The sender may hold locks that on_close wants: let the consuming thread find the end of the stream and close.
+  log_warn("gives up a connection", {{"peer", peer()}, {"reason", problem.what()}});
+  queue_.clear();
+  backlog_.store(false, std::memory_order_release);
+  ::shutdown(socket_.get(), SHUT_RDWR);
 }
 
 void ShmChannel::close(const std::string& reason) {
   if (closed_.exchange(true)) return;
   ::shutdown(socket_.get(), SHUT_RDWR);  // the peer sees the end of the stream
   options_.own_bell->ring();             // wakes whoever pumps
+  {
+    const std::lock_guard lock(send_mutex_);  // whoever sends is done: queued payloads are not read any more
+    queue_.clear();
+    backlog_.store(false, std::memory_order_release);
+  }
+  const std::lock_guard lock(poll_mutex_);  // whoever pumps is done: nothing is written into a caller's memory
   if (const auto receiver = receiver_.lock()) receiver->on_close(reason);
 }
 
@@ -131,29 +149,39 @@ std::uint64_t ShmChannel::share(std::shared_ptr<Segment> segment) {
 
 std::shared_ptr<Segment> ShmChannel::shared(std::uint64_t id) {
   // The peer passed the descriptor before it sent the frame that names it, so it waits in the socket at the latest now.
-  if (!peer_segments_.contains(id)) check_socket();
+  if (!peer_segments_.contains(id)) {
+    try {
+      take_segments();
+    } catch (const Error&) {
+      ::shutdown(socket_.get(), SHUT_RDWR);  // check_socket finds the end; here, a frame is still being handled
+    }
+  }
   const auto found = peer_segments_.find(id);
   return found == peer_segments_.end() ? nullptr : found->second;
 }
 
-void ShmChannel::check_socket() {
-  try {
-    while (auto message = receive_control(socket_.get())) {
-      if (message->type != ControlMessage::Type::kSegment || peer_segments_.size() >= kMaxPeerSegments) {
-        fail<Corrupt>("the peer shared more than {} segments", kMaxPeerSegments);
-      }
-      peer_segments_[message->id] =
-          Segment::map(std::move(message->descriptors.front()), message->bytes, Segment::Access::kRead);
+void ShmChannel::take_segments() {
+  while (auto message = receive_control(socket_.get())) {
+    if (message->type != ControlMessage::Type::kSegment || peer_segments_.size() >= kMaxPeerSegments) {
+      fail<Corrupt>("the peer shared more than {} segments", kMaxPeerSegments);
     }
+    peer_segments_[message->id] =
+        Segment::map(std::move(message->descriptors.front()), message->bytes, Segment::Access::kRead);
+  }
+}
+
+void ShmChannel::check_socket() {
+  if (closed()) return;
+  try {
+    take_segments();
   } catch (const Error& problem) {
-    // Frames the peer sent before it went are still in the ring; deliver them first.
-    while (!incoming_.empty() && incoming_.pop(record_)) deliver(std::move(record_));
+    poll();  // frames the peer sent before it went are still in the ring
     close(problem.what());
   }
 }
 
 std::size_t ShmChannel::poll() {
-  if (backlog_.load(std::memory_order_acquire)) {
+  if (has_backlog()) {
     const std::lock_guard lock(send_mutex_);
     flush_queue();
   }
@@ -207,7 +235,7 @@ void ShmChannel::pump(const std::atomic<bool>& done, Deadline deadline) {
   while (!done.load(std::memory_order_acquire) && !closed()) {
     std::unique_lock lock(poll_mutex_, std::try_to_lock);
     if (!lock) {  // another thread moves the frames, ours among them
-      std::this_thread::yield();
+      if (!spinner.spin()) std::this_thread::sleep_for(20us);
       if (deadline.passed()) return;
       continue;
     }
@@ -225,8 +253,7 @@ void ShmChannel::pump(const std::atomic<bool>& done, Deadline deadline) {
 
 void ShmChannel::sleep(Deadline deadline) {
   if (prepare_sleep()) {
-    // A backlog has no bell: look again soon.
-    const auto longest = backlog_.load() ? std::chrono::milliseconds(1) : std::chrono::milliseconds(200);
+    const auto longest = has_backlog() ? 1ms : 200ms;
     const auto left = std::min(longest, std::chrono::ceil<std::chrono::milliseconds>(deadline.left()));
     pollfd waiting[2] = {{options_.own_bell->descriptor(), POLLIN, 0}, {socket_.get(), POLLIN, 0}};
     ::poll(waiting, 2, static_cast<int>(left.count()));

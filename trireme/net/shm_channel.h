@@ -37,15 +37,17 @@ struct ShmChannelOptions {
 /// end tells of death. It owns no thread: whoever waits moves the frames (`pump`), or a ShmPoller does.
 class ShmChannel final : public Channel {
  public:
-  /// The connecting side: creates the rings and offers them over `socket` (authenticated, connected).
+  /// The connecting side: creates the rings and offers them over `socket` (authenticated, connected); waits until
+  /// `deadline` for the other side to take them.
   static std::shared_ptr<ShmChannel> offer(FileDescriptor socket, std::weak_ptr<FrameReceiver> receiver,
-                                           ShmChannelOptions options);
+                                           ShmChannelOptions options, Deadline deadline);
 
   /// The accepting side: takes the rings that the peer has offered on `socket`; waits until `deadline` for them.
   static std::shared_ptr<ShmChannel> accept(FileDescriptor socket, std::weak_ptr<FrameReceiver> receiver,
                                             ShmChannelOptions options, Deadline deadline);
 
   void start() override {}
+  /// Throws InvalidArgument if the frame is larger than a ring: large data belongs into a shared segment.
   void send(OutFrame frame) override;
   void close(const std::string& reason) override;
   std::string peer() const override { return options_.peer; }
@@ -64,6 +66,9 @@ class ShmChannel final : public Channel {
   bool prepare_sleep();
   void awake();
 
+  /// Frames wait for room in the ring, which has no bell: poll again soon.
+  bool has_backlog() const { return backlog_.load(std::memory_order_acquire); }
+
   int socket() const { return socket_.get(); }
   bool closed() const { return closed_.load(std::memory_order_acquire); }
 
@@ -71,7 +76,8 @@ class ShmChannel final : public Channel {
   ShmChannel(FileDescriptor socket, std::weak_ptr<FrameReceiver> receiver, ShmChannelOptions options,
              std::shared_ptr<Segment> rings, bool offered, std::shared_ptr<Bell> peer_bell);
 
-  bool flush_queue();  // with send_mutex_
+  void flush_queue();  // with send_mutex_
+  void take_segments();
   void deliver(std::string record);
   void sleep(Deadline deadline);
 
@@ -90,7 +96,7 @@ class ShmChannel final : public Channel {
   std::uint64_t next_segment_ = 1;                           // guarded by send_mutex_
   std::vector<std::shared_ptr<Segment>> own_segments_;       // keeps what we shared; guarded by send_mutex_
 
-  std::mutex poll_mutex_;                                    // one thread consumes at a time
+  std::recursive_mutex poll_mutex_;  // one thread consumes at a time; recursive: a receiver may close the channel
   std::map<std::uint64_t, std::shared_ptr<Segment>> peer_segments_;  // guarded by poll_mutex_
   std::string record_;                                       // reused; guarded by poll_mutex_
 };

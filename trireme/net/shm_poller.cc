@@ -2,6 +2,8 @@
 
 #include <poll.h>
 
+#include <algorithm>
+
 #include "trireme/net/loop.h"
 #include "trireme/net/spin.h"
 
@@ -62,7 +64,8 @@ void ShmPoller::sleep() {
   std::vector<pollfd> waiting{{bell_->descriptor(), POLLIN, 0}};
   for (const auto& channel : channels_) waiting.push_back({channel->socket(), POLLIN, 0});
   if (quiet) {
-    const int ready = ::poll(waiting.data(), waiting.size(), 200);
+    const bool backlog = std::any_of(channels_.begin(), channels_.end(), [](const auto& c) { return c->has_backlog(); });
+    const int ready = ::poll(waiting.data(), waiting.size(), backlog ? 1 : 200);
     if (ready > 0 && waiting[0].revents != 0) bell_->silence();
   }
   for (std::size_t i = 0; i < channels_.size(); ++i) {

@@ -14,13 +14,18 @@ tcp::socket& socket_of(std::unique_ptr<TlsStream>& stream) { return stream->next
 tcp::socket& stream_of(tcp::socket& stream) { return stream; }
 TlsStream& stream_of(std::unique_ptr<TlsStream>& stream) { return *stream; }
 
+/// Lets asio move up to a megabyte per system call. Its own limit of 64 KiB costs a fifth of the speed of a stream.
+std::size_t in_large_steps(const boost::system::error_code& problem, std::size_t /*done*/) {
+  return problem ? 0 : std::size_t{1} << 20;
+}
+
 /// Reads and writes are two coroutines on one strand. The write side gathers header, body and payload of all frames
 /// that are queued into one operation.
 template <typename Owned>
 class StreamChannel final : public Channel, public std::enable_shared_from_this<StreamChannel<Owned>> {
  public:
   StreamChannel(Owned stream, std::weak_ptr<FrameReceiver> receiver, TcpChannelOptions options)
-      : stream_(std::move(stream)), receiver_(std::move(receiver)), options_(std::move(options)) {}
+      : options_(std::move(options)), stream_(std::move(stream)), receiver_(std::move(receiver)) {}
 
   void start() override {
     asio::co_spawn(executor(), read_loop(this->shared_from_this()), asio::detached);
@@ -89,7 +94,7 @@ class StreamChannel final : public Channel, public std::enable_shared_from_this<
       frame.payload = options_.pool->take(frame.header.payload_bytes);
       buffers.push_back(as_buffer(frame.payload_bytes()));
     }
-    co_await asio::async_read(stream_of(stream_), buffers, use_awaitable);
+    co_await asio::async_read(stream_of(stream_), buffers, in_large_steps, use_awaitable);
   }
 
   awaitable<void> write_loop([[maybe_unused]] std::shared_ptr<StreamChannel> self) {
@@ -104,7 +109,7 @@ class StreamChannel final : public Channel, public std::enable_shared_from_this<
           if (!frame.body.empty()) buffers.push_back(asio::buffer(frame.body));
           for (const Bytes part : frame.payload) buffers.push_back(as_buffer(part));
         }
-        co_await asio::async_write(stream_of(stream_), buffers, use_awaitable);
+        co_await asio::async_write(stream_of(stream_), buffers, in_large_steps, use_awaitable);
       }
     } catch (const std::exception& problem) {
       shut_down(problem.what());
@@ -142,9 +147,9 @@ class StreamChannel final : public Channel, public std::enable_shared_from_this<
     delivered_.notify_all();
   }
 
+  TcpChannelOptions options_;  // before the stream: its context goes last
   Owned stream_;
   std::weak_ptr<FrameReceiver> receiver_;
-  TcpChannelOptions options_;
 
   std::mutex mutex_;
   std::condition_variable delivered_;

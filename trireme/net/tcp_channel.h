@@ -13,6 +13,7 @@ struct TcpChannelOptions {
   std::string peer;
   FrameLimits limits;
   std::shared_ptr<BufferPool> pool;
+  std::shared_ptr<asio::io_context> context;  ///< the socket's: kept as long as the channel
 };
 
 /// A channel over an authenticated stream; its executor must be a strand (the socket's own is used). `receiver` is held

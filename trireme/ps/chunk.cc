@@ -40,8 +40,7 @@ Chunk::Chunk(const ChunkPolicy& policy, std::span<float> parameters, std::atomic
 void Chunk::assign(std::span<const float> values) {
   const std::lock_guard lock(mutex_);
   TRIREME_CHECK(values.size() == parameters_.size());
-  if (version_ > 0) return;
-  {
+  if (version_ == 0) {
     const WriteScope writing(*version_word_);
     std::memcpy(parameters_.data(), values.data(), values.size_bytes());
   }
@@ -195,8 +194,7 @@ Step Chunk::slowest_clock() const {
   for (std::uint32_t worker = 0; worker < policy_.workers; ++worker) {
     if (!left_[worker]) slowest = std::min(slowest, clock_[worker]);
   }
-  // All have left, or only the asker is still here: nobody to wait for.
-  return slowest == ~Step{0} ? slowest - policy_.consistency.slack : slowest;
+  return slowest;  // if all have left, nobody is waited for
 }
 
 std::uint32_t Chunk::active_workers() const {

@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::size_t kMaxRequestChunks = 512;          // keeps a request's body small
 constexpr std::size_t kNetworkRequestBytes = 1u << 20;  // small enough that a server updates while the next one arrives
+constexpr std::size_t kPullsAhead = 4;                  // by server: what it copies to send stays in its cache
 
 }  // namespace
 
@@ -110,10 +111,22 @@ void Client::assign() {
 }
 
 StepOutcome Client::pull() {
-  std::vector<std::uint32_t> chunks(layout_.chunks().size());
-  for (std::uint32_t i = 0; i < chunks.size(); ++i) chunks[i] = i;
-  send_chunks(chunks, {}, /*push=*/false, /*pull=*/true);
-  return finish();
+  const bool shared = std::all_of(peers_.begin(), peers_.end(), [](const auto& peer) { return peer->parameters; });
+  StepOutcome outcome{.oldest = ~Step{0}};
+  std::vector<std::uint32_t> slice;
+  std::size_t bytes = 0;
+  for (std::uint32_t i = 0; i < layout_.chunks().size(); ++i) {
+    slice.push_back(i);
+    bytes += layout_.chunks()[i].place.count * sizeof(float);
+    if (shared || bytes < kNetworkRequestBytes * peers_.size()) continue;
+    send_chunks(slice, {}, /*push=*/false, /*pull=*/true);
+    settle(kPullsAhead * peers_.size(), outcome);
+    slice.clear();
+    bytes = 0;
+  }
+  send_chunks(slice, {}, /*push=*/false, /*pull=*/true);
+  settle(0, outcome);
+  return outcome;
 }
 
 void Client::push(std::span<const std::uint32_t> tables, const PushInfo& info, bool pull) {
@@ -176,10 +189,16 @@ void Client::send(Peer& peer, std::span<const std::uint32_t> chunks, const PushI
 
 StepOutcome Client::finish() {
   StepOutcome outcome{.oldest = ~Step{0}};
+  settle(0, outcome);
+  return outcome;
+}
+
+void Client::settle(std::size_t ahead, StepOutcome& outcome) {
   const Deadline deadline = Deadline::in(options_.timeout);
-  std::vector<Sent> sent;
+  std::deque<Sent> sent;  // forgotten if one of them fails
   sent.swap(sent_);
-  for (const Sent& request : sent) {
+  for (; sent.size() > ahead; sent.pop_front()) {
+    const Sent& request = sent.front();
     const auto frame = request.peer->connection->wait(request.pending, deadline, "a push or pull");
     const auto reply = net::decode_body<ExchangeReply>(frame.body_bytes());
     if (request.pull && request.peer->parameters) copy_shared(*request.peer, request.chunks, deadline);
@@ -188,7 +207,7 @@ StepOutcome Client::finish() {
     outcome.counted = outcome.counted && reply.counted;
     outcome.stop = outcome.stop || reply.stop;
   }
-  return outcome;
+  sent_.swap(sent);
 }
 
 void Client::copy_shared(const Peer& peer, std::span<const std::uint32_t> chunks, Deadline deadline) {
@@ -216,6 +235,10 @@ void Client::copy_shared(const Peer& peer, std::span<const std::uint32_t> chunks
       before = word.load(std::memory_order_acquire);
     }
   }
+}
+
+void Client::interrupt(const std::string& reason) {
+  for (const auto& peer : peers_) peer->connection->channel().close(reason);
 }
 
 void Client::leave() {

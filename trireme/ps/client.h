@@ -1,5 +1,6 @@
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <span>
 #include <string>
@@ -77,6 +78,9 @@ class Client {
   /// Throws PeerLost, Timeout, or what a server refused.
   StepOutcome finish();
 
+  /// Makes a wait in progress, and every later one, fail with PeerLost that gives `reason`. From any thread.
+  void interrupt(const std::string& reason);
+
   /// Tells every server that this worker will push no more.
   void leave();
 
@@ -89,6 +93,8 @@ class Client {
 
   void send(Peer& peer, std::span<const std::uint32_t> chunks, const PushInfo& info, bool push, bool pull);
   void send_chunks(std::span<const std::uint32_t> chunks, const PushInfo& info, bool push, bool pull);
+  /// Waits for the oldest requests until at most `ahead` are on their way; adds their answers to `outcome`.
+  void settle(std::size_t ahead, StepOutcome& outcome);
   void copy_shared(const Peer& peer, std::span<const std::uint32_t> chunks, Deadline deadline);
 
   ClientOptions options_;
@@ -98,7 +104,7 @@ class Client {
   std::span<float> parameters_;
   std::shared_ptr<net::Segment> gradient_segment_;
   std::span<float> gradients_;
-  std::vector<Sent> sent_;
+  std::deque<Sent> sent_;
 };
 
 }  // namespace trireme::ps

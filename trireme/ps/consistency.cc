@@ -33,6 +33,9 @@ std::string to_string(const Consistency& consistency) {
 }
 
 void validate(const Consistency& consistency, std::uint32_t workers) {
+  if (to_string(consistency) == "?") {
+    fail<InvalidArgument>("unknown consistency mode {}", static_cast<int>(consistency.mode));
+  }
   if (consistency.backups > 0 && consistency.mode != Consistency::Mode::kBsp) {
     fail<InvalidArgument>("backup workers make sense with bsp only, not with {}: nobody waits for all there",
                           to_string(consistency));
@@ -52,7 +55,7 @@ bool round_complete(const Consistency& consistency, std::uint32_t arrived, std::
 }
 
 bool may_go_on(const Consistency& consistency, Step clock, Step slowest) {
-  return consistency.mode != Consistency::Mode::kSsp || clock <= slowest + consistency.slack;
+  return consistency.mode != Consistency::Mode::kSsp || clock <= slowest || clock - slowest <= consistency.slack;
 }
 
 double staleness_factor(const Consistency& consistency, Step staleness) {

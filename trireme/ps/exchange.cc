@@ -22,6 +22,9 @@ void raise(std::atomic<Step>& value, Step candidate) {
 Exchange::Exchange(net::SessionPtr session, net::InFrame frame, ExchangeRequest request, Tables& tables,
                    net::BufferPool& pool)
     : session_(std::move(session)), frame_(std::move(frame)), request_(std::move(request)) {
+  if (request_.chunks.size() > tables.size()) {  // bounds what a pull makes us allocate
+    fail<InvalidArgument>("a request names {} chunks where there are {}", request_.chunks.size(), tables.size());
+  }
   for (const std::uint32_t index : request_.chunks) {
     parts_.push_back({.chunk = &tables.chunk(index), .gradient = nullptr, .copy_to = nullptr});
     bytes_ += parts_.back().chunk->parameters().size_bytes();

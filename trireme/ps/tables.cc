@@ -5,7 +5,10 @@
 namespace trireme::ps {
 namespace {
 
-constexpr std::uint32_t kMaxParties = 1u << 16;  // workers, servers, lanes: bounds what a request can make us allocate
+// What a request can make us allocate.
+constexpr std::uint32_t kMaxParties = 1u << 16;                       // workers, servers, lanes
+constexpr double kMaxFloats = static_cast<double>(1ull << 40);        // of all servers together
+constexpr double kMaxChunks = static_cast<double>(1u << 24);
 
 void check_description(const OpenRequest& description) {
   if (description.workers == 0 || description.workers > kMaxParties || description.servers == 0 ||
@@ -13,6 +16,12 @@ void check_description(const OpenRequest& description) {
       description.server >= description.servers) {
     fail<InvalidArgument>("a job of {} workers, {} servers and {} lanes cannot be (server {})", description.workers,
                           description.servers, description.lanes, description.server);
+  }
+  double floats = 0;
+  for (const TableSpec& table : description.tables) floats += static_cast<double>(table.elements);
+  if (floats > kMaxFloats || floats * sizeof(float) / static_cast<double>(description.max_chunk_bytes) > kMaxChunks) {
+    fail<InvalidArgument>("tables of {} floats in chunks of {} bytes are more than a server can hold", floats,
+                          description.max_chunk_bytes);
   }
   validate(description.update);
   validate(description.consistency, description.workers);

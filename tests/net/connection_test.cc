@@ -1,0 +1,256 @@
+// Requests and answers over each transport, and every way a connection is refused politely.
+#include "trireme/net/connection.h"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+
+#include <thread>
+
+#include "tests/net/testing.h"
+#include "tests/support/expect_fails.h"
+
+namespace trireme::net {
+namespace {
+
+struct ConnectionTest : ::testing::TestWithParam<Transport> {
+  EchoHandler handler;
+  Service service{echo_options(), handler};
+  Loop loop{"client"};
+
+  std::shared_ptr<Connection> connect() { return Connection::open(loop, service.address(), connect_options(GetParam())); }
+};
+
+INSTANTIATE_TEST_SUITE_P(Over, ConnectionTest, ::testing::Values(Transport::kShm, Transport::kTcp, Transport::kTls),
+                         [](const auto& test) { return to_string(test.param); });
+
+TEST_P(ConnectionTest, AsksAndGetsTheAnswer) {
+  const auto connection = connect();
+  EXPECT_THAT(connection->peer(), ::testing::HasSubstr("the echo (" + to_string(GetParam())));
+  EXPECT_EQ(connection->channel().shares_memory(), GetParam() == Transport::kShm);
+  for (int i = 0; i < 100; ++i) ASSERT_EQ(ask(*connection, std::to_string(i)), std::to_string(i));
+}
+
+TEST_P(ConnectionTest, PayloadsGoOutInPartsAndComeBackInPlace) {
+  const auto connection = connect();
+  std::vector<float> out(40'000);
+  for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<float>(i);
+  std::vector<float> in(out.size(), -1);
+  const auto half = std::span(out).size() / 2;
+  const auto pending = connection->send({.kind = kEcho,
+                                         .body = encode_body(Text{"floats"}),
+                                         .payload = {std::as_bytes(std::span(out).first(half)), {},
+                                                     std::as_bytes(std::span(out).subspan(half))},
+                                         .sinks = {std::as_writable_bytes(std::span(in).first(7)),
+                                                   std::as_writable_bytes(std::span(in).subspan(7))}});
+  const InFrame reply = connection->wait(pending, Deadline::in(10s), "floats");
+  EXPECT_EQ(reply.payload, nullptr);
+  EXPECT_EQ(in, out);
+}
+
+TEST_P(ConnectionTest, LargePayloads) {
+  const auto connection = connect();
+  std::vector<std::byte> out(20u << 20);
+  for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<std::byte>(i * i >> 3);
+  const auto send = [&] { return connection->send({.kind = kEcho, .body = encode_body(Text{}), .payload = {out}}); };
+  if (GetParam() == Transport::kShm) {  // these go through shared segments
+    EXPECT_FAILS(send(), InvalidArgument, "shared segment");
+  } else {
+    const InFrame reply = connection->wait(send(), Deadline::in(30s), "an echo");
+    EXPECT_TRUE(std::ranges::equal(reply.payload_bytes(), out));
+  }
+  EXPECT_EQ(ask(*connection, "still here"), "still here");
+}
+
+TEST_P(ConnectionTest, TheServicesErrorsArriveAsTheyWereThrown) {
+  const auto connection = connect();
+  EXPECT_FAILS(connection->call<Text>(kFail, 0, Text{}, Deadline::in(10s), "x"), InvalidArgument, "cannot be done");
+  EXPECT_FAILS(connection->call<Text>(77, 0, Text{}, Deadline::in(10s), "x"), InvalidArgument, "kind 77");
+  EXPECT_FAILS(connection->call<nlohmann::json>(kEcho, 0, nlohmann::json(), Deadline::in(10s), "x").at("no"),
+               nlohmann::json::exception, "");
+  EXPECT_EQ(ask(*connection, "still here"), "still here");
+}
+
+TEST_P(ConnectionTest, AnAnswerOfAnotherSizeThanAskedForIsRefused) {
+  const auto connection = connect();
+  std::vector<std::byte> sink(100);
+  const auto pending = connection->send({.kind = kShortPayload, .body = encode_body(Text{}), .sinks = {sink}});
+  EXPECT_FAILS(connection->wait(pending, Deadline::in(10s), "x"), PeerLost, "0 bytes where 100 were asked for");
+}
+
+TEST_P(ConnectionTest, SilenceEndsAtTheDeadlineAndNamesThePeer) {
+  const auto connection = connect();
+  const auto began = Deadline::Clock::now();
+  EXPECT_FAILS(connection->call<Text>(kSilence, 0, Text{}, Deadline::in(200ms), "a question"), Timeout, "the echo",
+               "a question", "0.2 s");
+  EXPECT_LT(Deadline::Clock::now() - began, 1s);
+  EXPECT_TRUE(connection->closed());
+  EXPECT_FAILS(ask(*connection, "more"), PeerLost, "the echo", "closed by this side");
+}
+
+TEST_P(ConnectionTest, ManyRequestsOfManyThreads) {
+  const auto connection = connect();
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < 4; ++thread) {
+    threads.emplace_back([&, thread] {
+      for (int round = 0; round < 20; ++round) {
+        std::vector<std::pair<std::string, std::shared_ptr<PendingReply>>> sent;
+        for (int i = 0; i < 50; ++i) {
+          std::string text = std::to_string(thread * 1000 + i) + std::string(static_cast<std::size_t>(i) * 20, '.');
+          sent.emplace_back(text, connection->send({.kind = kEcho, .body = encode_body(Text{text})}));
+        }
+        for (const auto& [text, pending] : sent) {
+          const InFrame reply = connection->wait(pending, Deadline::in(30s), "an echo");
+          if (decode_body<Text>(reply.body_bytes()).text != text) ADD_FAILURE() << text;
+        }
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+}
+
+TEST_P(ConnectionTest, MoreThanTheRingHolds) {
+  const auto connection = connect();
+  const std::string text(60'000, 'x');
+  std::vector<std::shared_ptr<PendingReply>> sent;
+  for (int i = 0; i < 60; ++i) sent.push_back(connection->send({.kind = kEcho, .body = encode_body(Text{text})}));
+  const auto began = Deadline::Clock::now();
+  for (const auto& pending : sent) {
+    EXPECT_EQ(decode_body<Text>(connection->wait(pending, Deadline::in(30s), "x").body_bytes()).text, text);
+  }
+  EXPECT_LT(Deadline::Clock::now() - began, 5s);
+}
+
+TEST_P(ConnectionTest, ClosingEndsTheWaitOfOtherThreads) {
+  const auto connection = connect();
+  std::atomic<bool> asked = false;
+  std::thread waiter([&] {
+    const auto pending = connection->send({.kind = kSilence, .body = encode_body(Text{})});
+    asked = true;
+    EXPECT_FAILS(connection->wait(pending, Deadline::in(30s), "x"), PeerLost, "closed by this side");
+  });
+  while (!asked) std::this_thread::yield();
+  connection->close();
+  waiter.join();
+}
+
+TEST_P(ConnectionTest, TheEndOfTheServiceIsSeen) {
+  auto other = std::make_unique<Service>(echo_options(), handler);
+  const auto connection = Connection::open(loop, other->address(), connect_options(GetParam()));
+  ask(*connection, "hello");
+  const auto pending = connection->send({.kind = kSilence, .body = encode_body(Text{})});
+  other.reset();
+  EXPECT_FAILS(connection->wait(pending, Deadline::in(10s), "x"), PeerLost, "the echo");
+}
+
+TEST_P(ConnectionTest, AWrongSecretIsRefusedAndTheServiceLivesOn) {
+  for (int i = 0; i < 3; ++i) {
+    auto options = connect_options(GetParam());
+    options.secret = "another secret";
+    EXPECT_FAILS(Connection::open(loop, service.address(), options), Unauthenticated, "the echo", "secret");
+  }
+  EXPECT_EQ(ask(*connect(), "hello"), "hello");
+  EXPECT_EQ(handler.disconnects, 0);
+}
+
+TEST_P(ConnectionTest, FiftyCyclesLeaveNoDescriptor) {
+  ask(*connect(), "warm up");
+  while (handler.disconnects < 1) std::this_thread::yield();
+  const std::size_t before = open_descriptors();
+  for (int i = 0; i < 50; ++i) ask(*connect(), "hello");
+  // Both sides release their ends on their own threads.
+  for (const auto until = Deadline::in(5s); open_descriptors() > before && !until.passed();) std::this_thread::yield();
+  EXPECT_LE(open_descriptors(), before);
+  EXPECT_EQ(handler.disconnects, 51);
+}
+
+TEST(Connection, WaitsForAServiceThatIsNotThereYet) {
+  EchoHandler handler;
+  Loop loop("client");
+  Address address;
+  { address = Service(echo_options(), handler).address(); }
+  address.unix_name.clear();
+  std::unique_ptr<Service> late;
+  std::thread starter([&] {
+    auto options = echo_options();
+    options.port = address.port;
+    late = std::make_unique<Service>(options, handler);
+  });
+  EXPECT_EQ(ask(*Connection::open(loop, address, connect_options(Transport::kTcp)), "hello"), "hello");
+  starter.join();
+}
+
+TEST(Connection, NobodyThereIsAPeerLostThatSaysWhere) {
+  EchoHandler handler;
+  Loop loop("client");
+  const Address address = Service(echo_options(), handler).address();
+  for (const Transport transport : {Transport::kShm, Transport::kTcp, Transport::kTls, Transport::kAuto}) {
+    EXPECT_FAILS(Connection::open(loop, address, connect_options(transport, 50ms)), PeerLost, "cannot reach the echo",
+                 address.text(), "refused");
+  }
+}
+
+TEST(Connection, AutoPrefersSharedMemory) {
+  EchoHandler handler;
+  Loop loop("client");
+  const Service service(echo_options(), handler);
+  EXPECT_TRUE(Connection::open(loop, service.address(), connect_options(Transport::kAuto))->channel().shares_memory());
+  Address remote = service.address();
+  remote.host_id = "another machine";
+  const auto connection = Connection::open(loop, remote, connect_options(Transport::kAuto));
+  EXPECT_THAT(connection->peer(), ::testing::HasSubstr("tcp"));
+  EXPECT_FAILS(Connection::open(loop, remote, connect_options(Transport::kShm)), InvalidArgument, "another host");
+  remote = service.address();
+  remote.unix_name = "trireme-nobody";  // such as in another container: falls back
+  EXPECT_EQ(ask(*Connection::open(loop, remote, connect_options(Transport::kAuto)), "hello"), "hello");
+}
+
+/// An address of this machine that is not loopback, or empty.
+std::string outward_host() {
+  ifaddrs* list = nullptr;
+  if (::getifaddrs(&list) != 0) return "";
+  std::string host;
+  for (const ifaddrs* item = list; item != nullptr && host.empty(); item = item->ifa_next) {
+    if (item->ifa_addr == nullptr || item->ifa_addr->sa_family != AF_INET) continue;
+    char text[INET_ADDRSTRLEN];
+    ::inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(item->ifa_addr)->sin_addr, text, sizeof(text));
+    if (!is_loopback(text)) host = text;
+  }
+  ::freeifaddrs(list);
+  return host;
+}
+
+TEST(Connection, BetweenHostsOnlyEncryptedUnlessAllowed) {
+  const std::string host = outward_host();
+  if (host.empty()) GTEST_SKIP() << "this machine has only its loopback address";
+  EchoHandler handler;
+  Loop loop("client");
+  auto options = echo_options();
+  options.host = "0.0.0.0";
+  options.advertise = host;
+  options.share_memory = false;
+  {
+    const Service service(options, handler);
+    EXPECT_EQ(service.address().host, host);
+    const auto connection = Connection::open(loop, service.address(), connect_options(Transport::kAuto));
+    EXPECT_THAT(connection->peer(), ::testing::HasSubstr("tls"));
+    EXPECT_EQ(ask(*connection, "hello"), "hello");
+    EXPECT_FAILS(Connection::open(loop, service.address(), connect_options(Transport::kTcp)), PeerLost,
+                 "during the handshake", "log");
+  }
+  options.allow_plain = true;
+  const Service trusting(options, handler);
+  EXPECT_EQ(ask(*Connection::open(loop, trusting.address(), connect_options(Transport::kTcp)), "hello"), "hello");
+}
+
+TEST(Service, APortInUseIsAnErrorThatNamesIt) {
+  EchoHandler handler;
+  const Service first(echo_options(), handler);
+  auto options = echo_options();
+  options.port = first.address().port;
+  EXPECT_FAILS(Service(options, handler), IoError, first.address().text(), "in use", "another port");
+  options.host = "no-such-host.invalid";
+  EXPECT_FAILS(Service(options, handler), IoError, "no-such-host.invalid");
+}
+
+}  // namespace
+}  // namespace trireme::net

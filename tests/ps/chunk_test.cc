@@ -1,0 +1,261 @@
+#include "trireme/ps/chunk.h"
+
+#include <optional>
+
+#include "tests/support/expect_fails.h"
+#include "trireme/base/error.h"
+#include "trireme/base/random.h"
+
+namespace trireme::ps {
+namespace {
+
+constexpr std::size_t kSize = 5000;  // more than one block of the update loop
+
+struct Answer final : ChunkWaiter {
+  std::optional<ChunkReply> reply;
+  int told = 0;
+  void chunk_done(const ChunkReply& given) override {
+    reply = given;
+    ++told;
+  }
+};
+
+/// One chunk of plain SGD and the workers around it.
+struct Bench {
+  explicit Bench(ChunkPolicy given) : policy(std::move(given)), chunk(policy, parameters, &word) {}
+
+  std::shared_ptr<Answer> push(Rank worker, Step step, LaneRange lanes, const std::vector<float>& gradient,
+                               double samples = 1, bool stop = false) {
+    auto answer = std::make_shared<Answer>();
+    chunk.push({.worker = worker,
+                .step = step,
+                .lanes = lanes,
+                .samples = samples,
+                .lr = 1,
+                .stop = stop,
+                .gradient = gradient.data(),
+                .copy_to = nullptr,
+                .waiter = answer});
+    return answer;
+  }
+
+  std::shared_ptr<Answer> pull(Rank worker, float* to) {
+    auto answer = std::make_shared<Answer>();
+    chunk.pull({.worker = worker, .copy_to = to, .waiter = answer});
+    return answer;
+  }
+
+  ChunkPolicy policy;
+  std::vector<float> parameters = std::vector<float>(kSize, 0.0f);
+  std::atomic<std::uint64_t> word{0};
+  Chunk chunk;
+};
+
+ChunkPolicy bsp(std::uint32_t workers, Lane lanes, std::uint32_t backups = 0) {
+  return {.update = {}, .consistency = {.backups = backups}, .workers = workers, .lanes = lanes};
+}
+
+ChunkPolicy at_once(std::uint32_t workers, std::optional<Step> slack = {}, bool damp = false) {
+  const auto mode = slack ? Consistency::Mode::kSsp : Consistency::Mode::kAsp;
+  return {.update = {},
+          .consistency = {.mode = mode, .slack = slack.value_or(0), .damp_stale = damp},
+          .workers = workers,
+          .lanes = workers};
+}
+
+std::vector<float> all(float value) { return std::vector<float>(kSize, value); }
+
+std::vector<float> noise(std::uint64_t seed) {
+  RandomStream random(seed);
+  std::vector<float> values(kSize);
+  for (float& value : values) value = static_cast<float>(random.normal() * 1e3);
+  return values;
+}
+
+TEST(Chunk, BspDoesNotDependOnTheOrderOfArrival) {
+  std::vector<Rank> order{0, 1, 2, 3};
+  std::vector<std::vector<float>> gradients;
+  for (Rank worker = 0; worker < 4; ++worker) gradients.push_back(noise(worker));
+  std::vector<float> expected;
+  do {
+    Bench bench(bsp(4, 4));
+    std::vector<std::shared_ptr<Answer>> answers;
+    for (const Rank worker : order) {
+      for (const auto& early : answers) EXPECT_EQ(early->told, 0);
+      answers.push_back(bench.push(worker, 0, {worker, 1}, gradients[worker]));
+    }
+    for (const auto& answer : answers) EXPECT_EQ(answer->told, 1);
+    if (expected.empty()) expected = bench.parameters;
+    ASSERT_EQ(bench.parameters, expected);
+  } while (std::next_permutation(order.begin(), order.end()));
+}
+
+TEST(Chunk, BspDoesNotDependOnWhoHoldsTheLanes) {
+  std::vector<std::vector<float>> lanes;
+  for (Lane lane = 0; lane < 4; ++lane) lanes.push_back(noise(lane));
+  Bench four(bsp(4, 4));
+  for (Lane lane = 0; lane < 4; ++lane) four.push(lane, 0, {lane, 1}, lanes[lane]);
+  std::vector<float> left(kSize);
+  for (std::size_t i = 0; i < kSize; ++i) left[i] = lanes[0][i] + lanes[1][i];
+  Bench three(bsp(3, 4));
+  three.push(2, 0, {3, 1}, lanes[3]);
+  three.push(0, 0, {0, 2}, left, 2);
+  three.push(1, 0, {2, 1}, lanes[2]);
+  EXPECT_EQ(three.parameters, four.parameters);
+}
+
+TEST(Chunk, AveragesAreWeightedBySamples) {
+  Bench bench(bsp(2, 2));
+  bench.push(0, 0, {0, 1}, all(30), 10);
+  bench.push(1, 0, {1, 1}, all(6), 2);
+  EXPECT_EQ(bench.parameters[0], -3.0f);
+  EXPECT_EQ(bench.word, 2u);
+}
+
+TEST(Chunk, AnEmptyStepCountsButChangesNothing) {
+  Bench bench(bsp(2, 2));
+  bench.push(0, 0, {0, 1}, all(30), 0);
+  const auto answer = bench.push(1, 0, {1, 1}, all(6), 0);
+  EXPECT_EQ(answer->reply->version, 1u);
+  EXPECT_EQ(bench.parameters[0], 0.0f);
+}
+
+TEST(Chunk, BspAResentPushIsNotAppliedTwice) {
+  Bench bench(bsp(2, 2));
+  const auto lost = bench.push(0, 0, {0, 1}, all(1));
+  const auto again = bench.push(0, 0, {0, 1}, all(1));  // before the round: replaces the first
+  bench.push(1, 0, {1, 1}, all(3));
+  EXPECT_EQ(lost->told, 0);
+  EXPECT_TRUE(again->reply->counted);
+  EXPECT_EQ(bench.parameters[0], -2.0f);
+  const auto late = bench.push(0, 0, {0, 1}, all(1));  // after it
+  EXPECT_FALSE(late->reply->counted);
+  EXPECT_EQ(late->reply->version, 1u);
+  EXPECT_EQ(bench.parameters[0], -2.0f);
+}
+
+TEST(Chunk, BackupWorkersLateOnesAreDropped) {
+  Bench bench(bsp(3, 3, 1));
+  const auto first = bench.push(2, 0, {2, 1}, all(2));
+  EXPECT_EQ(first->told, 0);
+  const auto second = bench.push(0, 0, {0, 1}, all(4));
+  EXPECT_TRUE(first->reply->counted && second->reply->counted);
+  EXPECT_EQ(bench.parameters[0], -3.0f);
+  const auto late = bench.push(1, 0, {1, 1}, all(100));
+  EXPECT_FALSE(late->reply->counted);
+  EXPECT_EQ(bench.parameters[0], -3.0f);
+  bench.push(1, 1, {1, 1}, all(1));
+  EXPECT_TRUE(bench.push(0, 1, {0, 1}, all(1))->reply->counted);
+}
+
+TEST(Chunk, BspAGradientOfALaterStepWaitsForItsRound) {
+  Bench bench(bsp(2, 2));
+  const auto early = bench.push(1, 1, {1, 1}, all(10));
+  bench.push(1, 0, {1, 1}, all(1));
+  bench.push(0, 0, {0, 1}, all(1));
+  EXPECT_EQ(bench.parameters[0], -1.0f);
+  EXPECT_EQ(early->told, 0);
+  bench.push(0, 1, {0, 1}, all(10));
+  EXPECT_EQ(early->reply->version, 2u);
+  EXPECT_EQ(bench.parameters[0], -11.0f);
+}
+
+TEST(Chunk, BspWhoLeavesIsNotWaitedFor) {
+  Bench bench(bsp(3, 3));
+  const auto one = bench.push(0, 0, {0, 1}, all(1));
+  const auto two = bench.push(1, 0, {1, 1}, all(1));
+  EXPECT_EQ(two->told, 0);
+  bench.chunk.leave(2);
+  bench.chunk.leave(2);
+  bench.chunk.leave(99);
+  EXPECT_EQ(one->told, 1);
+  EXPECT_EQ(two->told, 1);
+  bench.chunk.leave(1);
+  EXPECT_EQ(bench.push(0, 1, {0, 1}, all(1))->told, 1);
+}
+
+TEST(Chunk, AllSeeTheStopInTheSameRound) {
+  Bench bench(bsp(2, 2));
+  const auto asks = bench.push(0, 0, {0, 1}, all(1), 1, /*stop=*/true);
+  const auto other = bench.push(1, 0, {1, 1}, all(1));
+  EXPECT_TRUE(asks->reply->stop);
+  EXPECT_TRUE(other->reply->stop);
+}
+
+TEST(Chunk, WhatCannotBeIsRefusedAndLeavesNoTrace) {
+  Bench bench(bsp(2, 4));
+  EXPECT_FAILS(bench.push(2, 0, {0, 2}, all(1)), InvalidArgument, "worker 2", "2 workers");
+  EXPECT_FAILS(bench.push(0, 0, {1, 2}, all(1)), InvalidArgument, "lanes 1..3", "subtree");
+  EXPECT_FAILS(bench.push(0, 0, {0, 0}, all(1)), InvalidArgument, "subtree");
+  EXPECT_FAILS(bench.push(0, 0, {0xffffffff, 2}, all(1)), InvalidArgument, "subtree");
+  EXPECT_FAILS(bench.push(0, 0, {4, 1}, all(1)), InvalidArgument, "subtree");
+  EXPECT_FAILS(bench.push(0, 0, {0, 2}, all(1), -1), InvalidArgument, "-1 samples");
+  EXPECT_FAILS(bench.push(0, 0, {0, 2}, all(1), std::nan("")), InvalidArgument, "nan samples");
+  EXPECT_FAILS(bench.pull(2, nullptr), InvalidArgument, "worker 2");
+  bench.push(0, 0, {0, 2}, all(1));
+  EXPECT_FAILS(bench.push(1, 0, {0, 4}, all(1)), InvalidArgument, "workers 0 and 1", "lane 0");
+  EXPECT_EQ(bench.push(1, 0, {2, 2}, all(1))->told, 1);
+  EXPECT_EQ(bench.parameters[0], -1.0f);
+}
+
+TEST(Chunk, EarlyPullsWaitForTheInitialValues) {
+  Bench bench(bsp(2, 2));
+  std::vector<float> copy(kSize);
+  const auto early = bench.pull(1, copy.data());
+  EXPECT_EQ(early->told, 0);
+  bench.chunk.assign(all(7));
+  EXPECT_EQ(early->told, 1);
+  EXPECT_EQ(copy, all(7));
+  EXPECT_EQ(bench.pull(0, copy.data())->told, 1);
+  bench.push(0, 0, {0, 1}, all(1));
+  bench.push(1, 0, {1, 1}, all(1));
+  bench.chunk.assign(all(100));  // too late
+  EXPECT_EQ(bench.parameters[0], 6.0f);
+}
+
+TEST(Chunk, AspEachAtOnceAndNoneTwice) {
+  Bench bench(at_once(2));
+  EXPECT_EQ(bench.push(0, 0, {0, 1}, all(1))->reply->version, 1u);
+  EXPECT_EQ(bench.push(0, 1, {0, 1}, all(1))->reply->version, 2u);
+  const auto again = bench.push(0, 1, {0, 1}, all(1));
+  EXPECT_FALSE(again->reply->counted);
+  EXPECT_EQ(bench.parameters[0], -2.0f);
+  EXPECT_TRUE(bench.push(1, 0, {1, 1}, all(1))->reply->counted);
+}
+
+TEST(Chunk, SspHoldsTheFastAndReleasesIt) {
+  Bench bench(at_once(2, 2));
+  EXPECT_EQ(bench.push(0, 0, {0, 1}, all(1))->told, 1);
+  EXPECT_EQ(bench.push(0, 1, {0, 1}, all(1))->told, 1);
+  const auto held = bench.push(0, 2, {0, 1}, all(1));
+  EXPECT_EQ(held->told, 0);
+  EXPECT_EQ(bench.parameters[0], -3.0f) << "held back, but applied";
+  const auto again = bench.push(0, 2, {0, 1}, all(1));  // resent over a new connection
+  EXPECT_EQ(bench.parameters[0], -3.0f);
+  EXPECT_EQ(bench.push(1, 0, {1, 1}, all(1))->told, 1);
+  EXPECT_EQ(held->told, 0);
+  EXPECT_EQ(again->told, 1);
+}
+
+TEST(Chunk, SspWhoLeavesReleasesTheOthers) {
+  Bench bench(at_once(3, 0));
+  const auto held = bench.push(0, 0, {0, 1}, all(1));
+  bench.push(1, 0, {1, 1}, all(1));
+  EXPECT_EQ(held->told, 0);
+  bench.chunk.leave(2);
+  EXPECT_EQ(held->told, 1);
+  bench.chunk.leave(0);
+  bench.chunk.leave(1);
+  EXPECT_EQ(bench.push(1, 1, {1, 1}, all(1))->told, 1);
+}
+
+TEST(Chunk, StaleGradientsCountLess) {
+  Bench bench(at_once(2, {}, /*damp=*/true));
+  for (Step step = 0; step < 4; ++step) bench.push(0, step, {0, 1}, all(1));
+  EXPECT_EQ(bench.parameters[0], -4.0f);
+  bench.push(1, 0, {1, 1}, all(1));  // computed before these four
+  EXPECT_EQ(bench.parameters[0], -4.25f);
+}
+
+}  // namespace
+}  // namespace trireme::ps

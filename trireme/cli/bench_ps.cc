@@ -1,0 +1,529 @@
+#include "trireme/cli/bench_ps.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <cstdio>
+#include <fstream>
+#include <functional>
+#include <limits>
+#include <numeric>
+#include <optional>
+#include <vector>
+
+#include "trireme/base/deadline.h"
+#include "trireme/base/error.h"
+#include "trireme/base/file.h"
+#include "trireme/base/random.h"
+#include "trireme/cli/bench_report.h"
+#include "trireme/ps/client.h"
+#include "trireme/ps/server.h"
+
+namespace trireme::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t kKiB = 1u << 10;
+constexpr std::size_t kMiB = 1u << 20;
+constexpr std::size_t kLargeBytes = 100 * kMiB;  // beyond any cache
+constexpr auto kSilence = 60s;                   // a process of ours that says nothing for so long hangs
+
+// ---- Processes: forked, connected by one socket each, gone when this one is.
+
+/// Messages between this process and one it forked.
+class Link {
+ public:
+  explicit Link(FileDescriptor socket) : socket_(std::move(socket)) {}
+
+  void send(const Json& message) const {
+    const std::string text = message.dump();
+    if (::send(socket_.get(), text.data(), text.size(), MSG_NOSIGNAL) < 0) fail<PeerLost>("the other side is gone");
+  }
+
+  /// Nothing when the other side is gone. Throws Timeout.
+  std::optional<Json> receive() const {
+    pollfd waiting{socket_.get(), POLLIN, 0};
+    constexpr auto kLimit = std::chrono::milliseconds(kSilence).count();
+    if (::poll(&waiting, 1, static_cast<int>(kLimit)) == 0) fail<Timeout>("it said nothing for {} ms", kLimit);
+    std::string text(64 * kKiB, '\0');
+    const auto bytes = ::recv(socket_.get(), text.data(), text.size(), 0);
+    if (bytes <= 0) return std::nullopt;
+    return Json::parse(text.substr(0, static_cast<std::size_t>(bytes)));
+  }
+
+  int descriptor() const { return socket_.get(); }
+
+ private:
+  FileDescriptor socket_;
+};
+
+/// A forked process that runs one function. Killed, if need be, and reaped by the destructor; killed by the kernel when
+/// we die.
+class Child {
+ public:
+  Child(std::string name, const std::function<void(const Link&)>& work) : name_(std::move(name)) {
+    std::array<int, 2> ends{};
+    if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) fail_errno("cannot make a socket");
+    link_.emplace(FileDescriptor(ends[0]));
+    FileDescriptor theirs(ends[1]);
+    const pid_t parent = ::getpid();
+    std::fflush(nullptr);
+    pid_ = ::fork();
+    if (pid_ < 0) fail_errno(fmt::format("cannot start {}", name_));
+    if (pid_ == 0) run(parent, std::move(theirs), work);
+  }
+
+  ~Child() {
+    link_.reset();
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+
+  void send(const Json& message) const { link_->send(message); }
+
+  /// The next message. Throws what the process failed with, or how it ended.
+  Json receive() const {
+    const auto message = link_->receive();
+    if (!message) fail<PeerLost>("{} ended early (did the system run out of memory?)", name_);
+    if (message->contains("error")) fail<Error>("{} failed: {}", name_, message->at("error").get<std::string>());
+    return *message;
+  }
+
+  pid_t pid() const { return pid_; }
+
+ private:
+  [[noreturn]] static void run(pid_t parent, FileDescriptor socket, const std::function<void(const Link&)>& work) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (::getppid() != parent) ::_exit(1);  // it died before we asked
+    constexpr int kOnly = 3;                // besides the standard ones; our siblings' sockets are not ours
+    ::dup2(socket.release(), kOnly);
+    ::close_range(kOnly + 1, ~0u, 0);
+    const Link link{FileDescriptor(kOnly)};
+    int status = 0;
+    try {
+      work(link);
+    } catch (const std::exception& problem) {
+      status = 1;
+      link.send({{"error", problem.what()}});
+    }
+    ::_exit(status);  // nothing of the parent's is flushed or destroyed here
+  }
+
+  std::string name_;
+  std::optional<Link> link_;
+  pid_t pid_ = -1;
+};
+
+/// The most that a process had resident so far.
+std::uint64_t peak_resident_bytes(pid_t pid) {
+  std::ifstream status(fmt::format("/proc/{}/status", pid));
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("VmHWM:")) return std::stoull(line.substr(6)) * kKiB;
+  }
+  fail<IoError>("cannot read the memory of process {}", pid);
+}
+
+// ---- Measuring.
+
+/// How long a row may take: at least `least` repetitions, then until `time` is over.
+struct Effort {
+  Clock::duration time = 400ms;
+  std::size_t least = 5;
+};
+
+void to_json(Json& json, const Effort& effort) { json = {{"time", effort.time.count()}, {"least", effort.least}}; }
+void from_json(const Json& json, Effort& effort) {
+  effort = {Clock::duration(json.at("time").get<Clock::rep>()), json.at("least").get<std::size_t>()};
+}
+
+/// Median seconds of `work`.
+template <typename Work>
+double time_median(const Effort& effort, const Work& work) {
+  std::vector<double> times;
+  const auto began = Clock::now();
+  for (auto now = began; times.size() < effort.least || now - began < effort.time;) {
+    work();
+    const auto after = Clock::now();
+    times.push_back(seconds(after - now));
+    now = after;
+  }
+  return median(std::move(times));
+}
+
+double gigabytes_per_second(std::size_t bytes, double time) { return static_cast<double>(bytes) / time / 1e9; }
+
+double memcpy_gbps(const Effort& effort) {
+  const Child child("memcpy", [&](const Link& link) {
+    std::vector<std::byte> from(kLargeBytes, std::byte{1});
+    std::vector<std::byte> to(kLargeBytes, std::byte{2});
+    link.send(time_median(effort, [&] {
+      std::memcpy(to.data(), from.data(), kLargeBytes);
+      asm volatile("" : : "r"(to.data()) : "memory");  // somebody could look at it
+    }));
+    link.receive();
+  });
+  return gigabytes_per_second(kLargeBytes, child.receive().get<double>());
+}
+
+/// Takes streams of kLargeBytes into memory, each answered by one byte.
+void receive_streams(const Link& link) {
+  const FileDescriptor listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{.sin_family = AF_INET, .sin_port = 0, .sin_addr = {htonl(INADDR_LOOPBACK)}, .sin_zero = {}};
+  socklen_t length = sizeof(address);
+  auto* generic = reinterpret_cast<sockaddr*>(&address);
+  if (::bind(listener.get(), generic, length) != 0 || ::listen(listener.get(), 1) != 0 ||
+      ::getsockname(listener.get(), generic, &length) != 0) {
+    fail_errno("cannot listen on 127.0.0.1");
+  }
+  link.send(address.sin_port);
+  const FileDescriptor stream(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  std::vector<std::byte> memory(kLargeBytes);
+  for (std::size_t filled = 0;;) {
+    const auto got = ::recv(stream.get(), memory.data() + filled, kLargeBytes - filled, 0);
+    if (got <= 0) return;
+    filled += static_cast<std::size_t>(got);
+    if (filled < kLargeBytes) continue;
+    filled = 0;
+    const std::byte done{1};
+    if (::send(stream.get(), &done, 1, MSG_NOSIGNAL) != 1) return;
+  }
+}
+
+void send_streams(const Link& link, in_port_t port, const Effort& effort) {
+  const FileDescriptor stream(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const sockaddr_in address{
+      .sin_family = AF_INET, .sin_port = port, .sin_addr = {htonl(INADDR_LOOPBACK)}, .sin_zero = {}};
+  const int yes = 1;
+  ::setsockopt(stream.get(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
+  if (::connect(stream.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
+    fail_errno("cannot connect to 127.0.0.1");
+  }
+  const std::vector<std::byte> memory(kLargeBytes, std::byte{1});
+  const auto send_once = [&] {
+    for (std::size_t sent = 0; sent < kLargeBytes;) {
+      const auto put = ::send(stream.get(), memory.data() + sent, std::min(kMiB, kLargeBytes - sent), MSG_NOSIGNAL);
+      if (put < 0) fail_errno("cannot send to 127.0.0.1");
+      sent += static_cast<std::size_t>(put);
+    }
+    std::byte done{};
+    if (::recv(stream.get(), &done, 1, 0) != 1) fail_errno("the receiver of the raw stream is gone");
+  };
+  send_once();
+  link.send(time_median(effort, send_once));
+  link.receive();
+}
+
+double tcp_gbps(const Effort& effort) {
+  const Child receiver("the receiver of the raw stream", receive_streams);
+  const auto port = receiver.receive().get<in_port_t>();
+  const Child sender("the sender of the raw stream", [&](const Link& link) { send_streams(link, port, effort); });
+  return gigabytes_per_second(kLargeBytes, sender.receive().get<double>());
+}
+
+// ---- A job: servers and workers that exchange one model.
+
+struct JobShape {
+  net::Transport transport = net::Transport::kShm;
+  std::uint32_t workers = 1;
+  std::uint32_t servers = 1;
+  std::uint32_t tables = 1;
+  std::size_t table_bytes = 0;
+  ps::Rule rule = ps::Rule::kSgd;
+
+  std::size_t bytes() const { return tables * table_bytes; }
+};
+
+void serve(const Link& link, const JobShape& job, Rank rank, const std::string& secret) {
+  const ps::Server server({.service = {.name = "server", .secret = secret},
+                           .rank = rank,
+                           .compute_threads = job.servers == 1 ? 2u : 1u});
+  link.send(nlohmann::json(server.address()));
+  link.receive();  // until the parent has no more use for us
+}
+
+/// A worker that does what the parent says: {"op", "effort"} is prepared and, after a second message that all workers
+/// get at the same time, measured.
+void work(const Link& link, const JobShape& job, Rank rank, const std::string& secret,
+          const std::vector<net::Address>& servers) {
+  const std::uint64_t resident_before = ps::resident_bytes();
+  net::Loop loop("worker");
+  ps::Client client(loop, {.worker = rank,
+                           .workers = job.workers,
+                           .lanes = job.workers,
+                           .secret = secret,
+                           .servers = servers,
+                           .transport = job.transport});
+  std::vector<ps::TableSpec> specs;
+  for (std::uint32_t i = 0; i < job.tables; ++i) {
+    specs.push_back({.name = fmt::format("table{}", i), .elements = job.table_bytes / sizeof(float)});
+  }
+  client.open(std::move(specs),
+              {.update = {.rule = job.rule}, .consistency = ps::parse_consistency("asp"), .placement = {}});
+  std::ranges::fill(client.all_parameters(), 1.0f);
+  if (rank == 0) client.assign();
+  std::ranges::fill(client.all_gradients(), 0.5f);
+
+  std::vector<std::uint32_t> tables(job.tables);
+  std::iota(tables.begin(), tables.end(), 0u);
+  ps::PushInfo info{.lanes = {rank, 1}, .samples = 1, .lr = 1e-6};
+  const auto push = [&](bool pull) {
+    client.push(tables, info, pull);
+    client.finish();
+    ++info.step;
+  };
+  client.pull();
+  link.send({{"resident_before", resident_before}});
+  while (const auto command = link.receive()) {
+    const auto op = command->at("op").get<std::string>();
+    const auto once = [&] { op == "pull" ? static_cast<void>(client.pull()) : push(op == "push+pull"); };
+    time_median({.time = 0s, .least = 2}, once);
+    link.send("ready");
+    if (!link.receive()) return;
+    link.send(time_median(command->at("effort").get<Effort>(), once));
+  }
+}
+
+class Job {
+ public:
+  explicit Job(const JobShape& shape) : shape_(shape) {
+    const std::string secret = random_hex(16);
+    std::vector<net::Address> addresses;
+    for (Rank rank = 0; rank < shape.servers; ++rank) {
+      servers_.push_back(std::make_unique<Child>(
+          fmt::format("server {}", rank), [&, rank](const Link& link) { serve(link, shape, rank, secret); }));
+      addresses.push_back(nlohmann::json(servers_.back()->receive()).get<net::Address>());
+    }
+    for (Rank rank = 0; rank < shape.workers; ++rank) {
+      workers_.push_back(
+          std::make_unique<Child>(fmt::format("worker {}", rank), [&, rank](const Link& link) {
+            work(link, shape, rank, secret, addresses);
+          }));
+    }
+    for (const auto& worker : workers_) {
+      resident_before_.push_back(worker->receive().at("resident_before").get<std::uint64_t>());
+    }
+  }
+
+  /// Median seconds of `op` at the slowest worker, all of them at work at the same time.
+  double measure(const std::string& op, const Effort& effort) const {
+    for (const auto& worker : workers_) worker->send({{"op", op}, {"effort", effort}});
+    for (const auto& worker : workers_) worker->receive();
+    for (const auto& worker : workers_) worker->send("go");
+    double slowest = 0;
+    for (const auto& worker : workers_) slowest = std::max(slowest, worker->receive().get<double>());
+    return slowest;
+  }
+
+  std::uint64_t server_peak_bytes() const {
+    std::uint64_t peak = 0;
+    for (const auto& server : servers_) peak = std::max(peak, peak_resident_bytes(server->pid()));
+    return peak;
+  }
+
+  /// The most that a worker grew by since before it had parameters.
+  std::uint64_t worker_growth_bytes() const {
+    std::uint64_t most = 0;
+    for (std::size_t i = 0; i < workers_.size(); ++i) {
+      most = std::max(most, peak_resident_bytes(workers_[i]->pid()) - resident_before_[i]);
+    }
+    return most;
+  }
+
+ private:
+  JobShape shape_;
+  std::vector<std::unique_ptr<Child>> servers_;
+  std::vector<std::unique_ptr<Child>> workers_;  // they go first
+  std::vector<std::uint64_t> resident_before_;   // by worker
+};
+
+// ---- The whole.
+
+struct Parties {
+  std::uint32_t workers, servers;
+};
+struct Message {
+  std::uint32_t tables;
+  std::size_t table_bytes;
+};
+constexpr Parties kParties[] = {{1, 1}, {2, 1}, {2, 2}};
+constexpr Message kMessages[] = {{1, 4 * kKiB}, {1, kMiB}, {25, 4 * kMiB}};
+constexpr const char* kOps[] = {"push", "pull", "push+pull"};
+
+class Bench {
+ public:
+  explicit Bench(const BenchPsOptions& options) : speed_(options.quick ? 4 : 1) {}
+
+  BenchReport run() {
+    progress("memcpy");
+    report_.baseline["memcpy_gbps"] = memcpy_gbps(effort(1s));
+    report_.baseline["tcp_gbps"] = 0.0;
+    report_.tables.push_back({.key = "rows",
+                              .title = "Operations: the slowest worker's median; GB/s of all workers together "
+                                       "(push+pull moves its bytes both ways and counts them once)",
+                              .columns = {{"transport", "transport"},
+                                          {"workers", "workers"},
+                                          {"servers", "servers"},
+                                          {"bytes", "size", as_size},
+                                          {"op", "op"},
+                                          {"median_us", "median us", as_fixed},
+                                          {"gbps", "GB/s", as_fixed}},
+                              .rows = {}});
+    for (const auto transport : {net::Transport::kShm, net::Transport::kTcp, net::Transport::kTls}) {
+      if (transport == net::Transport::kTcp) {  // right beside what is compared with it
+        progress("raw TCP stream");
+        report_.baseline["tcp_gbps"] = tcp_gbps(effort(2s));
+      }
+      for (const auto [workers, servers] : kParties) {
+        for (const auto [tables, bytes] : kMessages) {
+          measure_speed({.transport = transport,
+                         .workers = workers,
+                         .servers = servers,
+                         .tables = tables,
+                         .table_bytes = bytes});
+        }
+      }
+    }
+    report_.tables.push_back({.key = "memory",
+                              .title = "Memory at 100 MiB of parameters: peak resident; a server's per parameters + "
+                                       "state + one copy per worker;\na worker's beyond parameters + gradients, per "
+                                       "parameters",
+                              .columns = {{"transport", "transport"},
+                                          {"workers", "workers"},
+                                          {"servers", "servers"},
+                                          {"rule", "rule"},
+                                          {"server_resident_bytes", "server", as_size},
+                                          {"server_expected_bytes", "expected", as_size},
+                                          {"server_ratio", "ratio", as_fixed},
+                                          {"worker_added_bytes", "worker added", as_size},
+                                          {"worker_ratio", "ratio", as_fixed}},
+                              .rows = {}});
+    for (const ps::Rule rule : {ps::Rule::kSgd, ps::Rule::kAdam}) {
+      for (const auto transport : {net::Transport::kShm, net::Transport::kTcp}) {
+        for (const std::uint32_t workers : {1u, 2u}) {
+          measure_memory({.transport = transport, .workers = workers, .tables = 25, .table_bytes = 4 * kMiB, .rule = rule});
+        }
+      }
+    }
+    progress("done");
+    judge();
+    return std::move(report_);
+  }
+
+ private:
+  Effort effort(Clock::duration time) const { return {.time = time / speed_, .least = 3}; }
+
+  static void progress(const std::string& what) { fmt::print(stderr, "bench ps: {}\n", what); }
+
+  std::vector<Json>& rows() { return report_.tables[0].rows; }
+  std::vector<Json>& memory() { return report_.tables[1].rows; }
+
+  void measure_speed(const JobShape& shape) {
+    progress(fmt::format("{} {}x{}, {}", net::to_string(shape.transport), shape.workers, shape.servers,
+                         as_size(shape.bytes())));
+    const Job job(shape);
+    for (const std::string op : kOps) {
+      const double time = job.measure(op, effort(shape.bytes() > kMiB ? 800ms : 300ms));
+      rows().push_back({{"transport", net::to_string(shape.transport)},
+                        {"workers", shape.workers},
+                        {"servers", shape.servers},
+                        {"bytes", shape.bytes()},
+                        {"op", op},
+                        {"median_us", time * 1e6},
+                        {"gbps", gigabytes_per_second(shape.workers * shape.bytes(), time)}});
+    }
+  }
+
+  void measure_memory(const JobShape& shape) {
+    progress(fmt::format("memory: {} {}x{}, {}", net::to_string(shape.transport), shape.workers, shape.servers,
+                         ps::to_string(shape.rule)));
+    const Job job(shape);
+    for (const std::string op : kOps) job.measure(op, {.time = 0s, .least = 2});
+    const auto parameters = static_cast<double>(shape.bytes());
+    const double expected = parameters * static_cast<double>(1 + ps::state_floats(shape.rule) + shape.workers);
+    const auto server = static_cast<double>(job.server_peak_bytes());
+    const double added = static_cast<double>(job.worker_growth_bytes()) - 2 * parameters;
+    memory().push_back({{"transport", net::to_string(shape.transport)},
+                        {"workers", shape.workers},
+                        {"servers", shape.servers},
+                        {"rule", ps::to_string(shape.rule)},
+                        {"server_resident_bytes", server},
+                        {"server_expected_bytes", expected},
+                        {"server_ratio", server / expected},
+                        {"worker_added_bytes", std::max(0.0, added)},
+                        {"worker_ratio", std::max(0.0, added) / parameters}});
+  }
+
+  double figure(const std::string& transport, std::size_t bytes, const std::string& op, const std::string& key) {
+    for (const Json& row : rows()) {
+      if (row["transport"] == transport && row["workers"] == 1 && row["servers"] == 1 && row["bytes"] == bytes &&
+          row["op"] == op) {
+        return row[key].get<double>();
+      }
+    }
+    return std::numeric_limits<double>::quiet_NaN();
+  }
+
+  double worst_memory(const std::string& key) {
+    double worst = 0;
+    for (const Json& row : memory()) worst = std::max(worst, row[key].get<double>());
+    return worst;
+  }
+
+  void judge() {
+    using enum BenchTarget::Bound;
+    const auto speed = [&](const std::string& transport, const std::string& op, const std::string& base, double least) {
+      const double part = figure(transport, kLargeBytes, op, "gbps") / report_.baseline[base + "_gbps"].get<double>();
+      report_.targets.push_back({.what = fmt::format("{} {} 25x4 MiB 1x1, of {}", transport, op, base),
+                                 .bound = kAtLeast,
+                                 .required = least,
+                                 .measured = part});
+    };
+    speed("shm", "push", "memcpy", 0.4);
+    speed("shm", "pull", "memcpy", 0.4);
+    report_.targets.push_back({.what = "shm push+pull 4 KiB 1x1",
+                               .bound = kAtMost,
+                               .required = 30,
+                               .measured = figure("shm", 4 * kKiB, "push+pull", "median_us"),
+                               .unit = "us"});
+    speed("tcp", "push", "tcp", 0.7);
+    speed("tcp", "pull", "tcp", 0.7);
+    report_.targets.push_back({.what = "memory of a server, of parameters + state + a copy per worker",
+                               .bound = kAtMost,
+                               .required = 1.15,
+                               .measured = worst_memory("server_ratio")});
+    report_.targets.push_back({.what = "memory a worker adds, of parameters",
+                               .bound = kAtMost,
+                               .required = 2,
+                               .measured = worst_memory("worker_ratio")});
+  }
+
+  int speed_;
+  BenchReport report_;
+};
+
+}  // namespace
+
+int bench_ps(const BenchPsOptions& options) {
+  try {
+    const BenchReport report = Bench(options).run();
+    fmt::print("{}", options.json ? to_object(report).dump() + "\n" : to_text(report));
+    return 0;
+  } catch (const std::exception& problem) {
+    fmt::print(stderr, "bench ps: {}\n", problem.what());
+    return 1;
+  }
+}
+
+}  // namespace trireme::cli

@@ -1,0 +1,231 @@
+#include "trireme/cli/job_runner.h"
+
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+
+#include "trireme/base/deadline.h"
+#include "trireme/base/error.h"
+#include "trireme/base/file.h"
+#include "trireme/base/log.h"
+#include "trireme/base/random.h"
+#include "trireme/cluster/protocol.h"
+#include "trireme/launch/log_tail.h"
+#include "trireme/launch/signal_watcher.h"
+#include "trireme/launch/supervisor.h"
+#include "trireme/net/connection.h"
+#include "trireme/observe/progress.h"
+
+namespace trireme::cli {
+namespace {
+
+using cluster::JobState;
+using cluster::JobStatus;
+
+observe::ProgressOptions progress_options() {
+  return {.colour = observe::colour_wanted(std::getenv("NO_COLOR"), std::getenv("TERM"))};
+}
+
+observe::Progress describe(const JobStatus& status) {
+  if (status.state == JobState::kGathering) return {.note = status.reason};
+  const auto& now = status.now;
+  const double rate = now.step == 0 ? NAN : now.seconds / static_cast<double>(now.step);
+  const Step left = status.plan.steps - std::min(status.plan.steps, now.step);
+  const Step per_epoch = std::max<Step>(1, status.plan.steps_per_epoch);
+  return {.epoch = now.epoch,
+          .epochs = (status.plan.steps + per_epoch - 1) / per_epoch,
+          .step = now.step,
+          .steps = status.plan.steps,
+          .samples_per_s = now.samples_per_s,
+          .loss = now.loss,
+          .accuracy = now.accuracy,
+          .clock_min = now.clock_min,
+          .clock_max = now.clock_max,
+          .seconds_left = rate * static_cast<double>(left),
+          .note = {}};
+}
+
+/// New lines of a growing file.
+class LogFollower {
+ public:
+  explicit LogFollower(std::filesystem::path path) : path_(std::move(path)) {}
+
+  std::string next_lines() {
+    std::ifstream in(path_, std::ios::binary);
+    in.seekg(static_cast<std::streamoff>(read_));
+    const std::string fresh((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+    const auto end = fresh.rfind('\n');
+    if (end == std::string::npos) return "";
+    read_ += end + 1;
+    return fresh.substr(0, end);
+  }
+
+ private:
+  std::filesystem::path path_;
+  std::size_t read_ = 0;
+};
+
+class JobRunner {
+ public:
+  JobRunner(const JobSpec& spec, const observe::RunFolder& folder)
+      : spec_(spec), folder_(folder), secret_(random_hex(32)), line_(progress_options()),
+        chief_log_(folder.log("worker 0")) {}
+
+  JobOutcome run() {
+    start_all();
+    while (supervisor_.alive() > 0) {
+      for (const launch::Exit& exit : supervisor_.wait(Deadline::in(100ms), signals_.descriptor())) on_exit(exit);
+      on_signal(signals_.take());
+      watch_master();
+    }
+    if (!spec_.quiet) line_.finish();
+    echo();
+    if (failed_processes_ > 0 && failure_.empty()) failure_ = "a process failed";
+    outcome_.failure = stopping_ && supervisor_.worst_status() == 0 ? "" : failure_;
+    outcome_.status = supervisor_.worst_status();
+    if (outcome_.status == 0 && !outcome_.failure.empty()) outcome_.status = 1;
+    return outcome_;
+  }
+
+ private:
+  void start_all() {
+    const auto announce = folder_.path() / "master.json";
+    std::filesystem::remove(announce);
+    const std::string self = program_beside("trireme");
+    start("master",
+          {self, "master", "--workers", std::to_string(spec_.workers), "--servers", std::to_string(spec_.servers),
+           "--announce", announce.string()},
+          {});
+    const Deadline deadline = Deadline::in(20s);
+    while (!std::filesystem::exists(announce)) {
+      for (const launch::Exit& exit : supervisor_.wait(Deadline::in(5ms))) on_exit(exit);
+      if (deadline.passed() || supervisor_.alive() == 0) {
+        fail<Timeout>("the master did not start; its log ends with:\n{}", tail("master"));
+      }
+    }
+    master_ = nlohmann::json::parse(read_file(announce)).get<net::Address>();
+    for (std::uint32_t rank = 0; rank < spec_.servers; ++rank) {
+      start(fmt::format("server {}", rank), {self, "serve"}, place("server", rank));
+    }
+    for (std::uint32_t rank = 0; rank < spec_.workers; ++rank) {
+      start(fmt::format("worker {}", rank), spec_.worker_argv, place("worker", rank));
+      ++workers_running_;
+    }
+  }
+
+  void start(const std::string& name, std::vector<std::string> argv, std::map<std::string, std::string> env) {
+    env["TRIREME_SECRET"] = secret_;
+    supervisor_.start({.name = name, .argv = std::move(argv), .env = std::move(env), .log = folder_.log(name)});
+  }
+
+  std::map<std::string, std::string> place(const std::string& role, std::uint32_t rank) const {
+    return {{"TRIREME_ROLE", role},
+            {"TRIREME_RANK", std::to_string(rank)},
+            {"TRIREME_WORKERS", std::to_string(spec_.workers)},
+            {"TRIREME_SERVERS", std::to_string(spec_.servers)},
+            {"TRIREME_MASTER", master_.text()},
+            {"TRIREME_TRANSPORT", spec_.transport},
+            {"TRIREME_RUN_DIR", folder_.path().string()}};
+  }
+
+  std::string tail(const std::string& name) const { return launch::tail_of_log(folder_.log(name), 10); }
+
+  void on_exit(const launch::Exit& exit) {
+    if (exit.name.starts_with("worker")) --workers_running_;
+    const bool bad = (exit.status != 0 || exit.signal != 0) && !exit.by_us;
+    if (bad && ++failed_processes_ == 1) {
+      watch_master(/*at_once=*/true);  // it may know more than an exit status tells
+      failure_ = failure_.empty() ? fmt::format("{} {}; its log ends with:\n{}", exit.name, exit.how, tail(exit.name))
+                                  : failure_;
+      stop(2s);
+    } else if (workers_running_ == 0 && !ending_) {
+      ending_ = true;
+      watch_master(/*at_once=*/true);
+      stop(5s);
+    }
+  }
+
+  void stop(std::chrono::milliseconds grace) {
+    connection_.reset();
+    supervisor_.stop(grace);
+    stopped_ = true;
+  }
+
+  void on_signal(launch::StopRequest request) {
+    if (request == launch::StopRequest::kNone) return;
+    if (request == launch::StopRequest::kStopNow || stopping_ || !connection_) {
+      say(request == launch::StopRequest::kStopNow ? "stopping at once" : "stopping");
+      if (request == launch::StopRequest::kStopNow) {
+        supervisor_.kill_now();
+      } else {
+        stop(5s);
+      }
+    } else {
+      say("stopping after this step; press Ctrl-C again to stop at once");
+      connection_->call<cluster::Done>(cluster::kStop, 0, cluster::StopRequest{"asked to stop"}, Deadline::in(5s),
+                                       "the request to stop");
+    }
+    stopping_ = true;
+  }
+
+  void watch_master(bool at_once = false) {
+    if (stopped_ || (!at_once && !next_look_.passed())) return;
+    next_look_ = Deadline::in(100ms);
+    echo();
+    try {
+      if (!connection_) {
+        connection_ = net::Connection::open(loop_, master_, {.secret = secret_,
+                                                             .transport = net::Transport::kTcp,
+                                                             .peer_name = "the master",
+                                                             .deadline = Deadline::in(2s)});
+      }
+      const auto status = connection_->call<JobStatus>(cluster::kStatus, 0, cluster::Done{}, Deadline::in(2s),
+                                                       "its status");
+      if (!status.result.is_null()) outcome_.result = status.result;
+      if (!status.result.is_null()) outcome_.result["clock_spread_max"] = status.spread_max;
+      if (status.state == JobState::kFailed) failure_ = status.reason;
+      if (!spec_.quiet && status.state != JobState::kFinished) line_.update(describe(status));
+    } catch (const Error& problem) {
+      connection_.reset();
+      log_debug("no word from the master", {{"reason", problem.what()}});
+    }
+  }
+
+  void echo() {
+    if (!spec_.echo_chief || spec_.quiet) return;
+    if (const std::string lines = chief_log_.next_lines(); !lines.empty()) line_.print_above(lines);
+  }
+
+  void say(const std::string& text) {
+    if (!spec_.quiet) line_.print_above(text);
+  }
+
+  const JobSpec& spec_;
+  const observe::RunFolder& folder_;
+  const std::string secret_;
+  launch::SignalWatcher signals_;
+  launch::Supervisor supervisor_;
+  observe::ProgressLine line_;
+  LogFollower chief_log_;
+  net::Loop loop_{"launch-net", 1};
+  net::Address master_;
+  std::shared_ptr<net::Connection> connection_;
+  Deadline next_look_ = Deadline::in(0s);
+  std::uint32_t workers_running_ = 0;
+  std::uint32_t failed_processes_ = 0;
+  bool stopping_ = false;  // a person asked
+  bool stopped_ = false;   // the processes were told
+  bool ending_ = false;
+  std::string failure_;
+  JobOutcome outcome_;
+};
+
+}  // namespace
+
+JobOutcome run_job(const JobSpec& spec, const observe::RunFolder& folder) { return JobRunner(spec, folder).run(); }
+
+std::string program_beside(const std::string& name) {
+  return (std::filesystem::read_symlink("/proc/self/exe").parent_path() / name).string();
+}
+
+}  // namespace trireme::cli

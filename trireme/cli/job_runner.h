@@ -1,0 +1,37 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "trireme/net/address.h"
+#include "trireme/observe/run_folder.h"
+
+namespace trireme::cli {
+
+/// A whole job on this machine.
+struct JobSpec {
+  std::uint32_t workers = 1;
+  std::uint32_t servers = 1;
+  std::string transport = "auto";
+  std::vector<std::string> worker_argv;  ///< the program of every worker
+  bool echo_chief = false;               ///< show what worker 0 prints
+  bool quiet = false;                    ///< no progress line: standard output is for a script
+};
+
+struct JobOutcome {
+  int status = 0;              ///< worst of all processes
+  nlohmann::json result;       ///< what the chief reported; null if it did not get so far
+  std::string failure;         ///< why the job failed, for people; empty = it did not
+};
+
+/// Starts master, servers and workers, shows progress, and returns when all have ended. Ctrl-C asks them to finish
+/// their step; a second one ends them at once. Leaves no process behind.
+JobOutcome run_job(const JobSpec& spec, const observe::RunFolder& folder);
+
+/// The path of a program that is installed beside this one.
+std::string program_beside(const std::string& name);
+
+}  // namespace trireme::cli

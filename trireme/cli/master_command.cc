@@ -1,0 +1,87 @@
+#include <poll.h>
+
+#include <cstdlib>
+#include <memory>
+
+#include "trireme/base/error.h"
+#include "trireme/base/file.h"
+#include "trireme/base/log.h"
+#include "trireme/cli/commands.h"
+#include "trireme/cluster/environment.h"
+#include "trireme/cluster/master.h"
+#include "trireme/launch/signal_watcher.h"
+
+namespace trireme::cli {
+namespace {
+
+struct MasterFlags {
+  std::uint32_t workers = 1;
+  std::uint32_t servers = 1;
+  std::string listen = "127.0.0.1:0";
+  std::string advertise;
+  std::string announce;
+  std::string secret_file;
+  double hang_after = 3;
+  double gather_within = 120;
+  bool allow_plain = false;
+};
+
+std::chrono::milliseconds from_seconds(double value) {
+  return std::chrono::milliseconds(static_cast<std::int64_t>(value * 1000));
+}
+
+int run_master(const MasterFlags& flags) {
+  set_up_logging({.role = "master"});
+  const std::string secret = cluster::read_secret([&](const char* name) -> const char* {
+    const bool file = std::string_view(name) == "TRIREME_SECRET_FILE" && !flags.secret_file.empty();
+    return file ? flags.secret_file.c_str() : std::getenv(name);
+  });
+  if (secret.empty()) fail<InvalidArgument>("a master needs the job's secret: give --secret-file, or TRIREME_SECRET");
+  launch::SignalWatcher signals;
+  const net::Address listen = net::parse_address(flags.listen);
+  cluster::Master master({.service = {.name = "master",
+                                      .host = listen.host,
+                                      .advertise = flags.advertise,
+                                      .port = listen.port,
+                                      .secret = secret,
+                                      .allow_plain = flags.allow_plain},
+                          .workers = flags.workers,
+                          .servers = flags.servers,
+                          .hang_after = from_seconds(flags.hang_after),
+                          .gather_within = from_seconds(flags.gather_within)});
+  log_info("listens", {{"address", master.address().text()}});
+  if (!flags.announce.empty()) {
+    write_file_atomically(flags.announce, as_bytes(nlohmann::json(master.address()).dump() + "\n"));
+  }
+  std::optional<Deadline> linger;  // so that everybody can still ask how it ended
+  while (!linger || !linger->passed()) {
+    pollfd waiting{signals.descriptor(), POLLIN, 0};
+    ::poll(&waiting, 1, 100);
+    if (signals.take() != launch::StopRequest::kNone) break;
+    if (master.over() && !linger) linger.emplace(Deadline::in(5s));
+  }
+  const cluster::JobStatus status = master.status();
+  log_info("stops", {{"state", cluster::to_string(status.state)}, {"reason", status.reason}});
+  return status.state == cluster::JobState::kFailed ? 1 : 0;
+}
+
+}  // namespace
+
+void add_master(CLI::App& app, Action& action) {
+  auto* command = app.add_subcommand("master", "be the master of a job (for those who place processes)");
+  auto flags = std::make_shared<MasterFlags>();
+  command->add_option("--workers", flags->workers, "how many take part")->capture_default_str();
+  command->add_option("--servers", flags->servers, "how many take part")->capture_default_str();
+  command->add_option("--listen", flags->listen, "host:port; port 0: any free one")->capture_default_str();
+  command->add_option("--advertise", flags->advertise, "host that others are told, when listening on 0.0.0.0");
+  command->add_option("--announce", flags->announce, "file to write the address to, as JSON");
+  command->add_option("--secret-file", flags->secret_file, "file with the job's secret (or TRIREME_SECRET)");
+  command->add_option("--hang-after", flags->hang_after, "seconds of silence after which a member is given up")
+      ->capture_default_str();
+  command->add_option("--gather-within", flags->gather_within, "seconds to wait for all members")
+      ->capture_default_str();
+  command->add_flag("--allow-plain", flags->allow_plain, "accept other hosts without TLS: on a trusted network only");
+  command->callback([flags, &action] { action = [flags] { return run_master(*flags); }; });
+}
+
+}  // namespace trireme::cli

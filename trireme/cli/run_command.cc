@@ -1,0 +1,68 @@
+#include <memory>
+
+#include "trireme/base/error.h"
+#include "trireme/cli/commands.h"
+#include "trireme/cli/job_runner.h"
+
+namespace trireme::cli {
+namespace {
+
+struct RunFlags {
+  std::uint32_t workers = 2;
+  std::uint32_t servers = 1;
+  std::string transport = "auto";
+  std::string out;
+  bool overwrite = false;
+  bool json = false;
+  std::vector<std::string> program;
+};
+
+int run(const RunFlags& flags) {
+  if (flags.program.empty()) {
+    fail<InvalidArgument>("which program? trireme run -w 2 -s 1 -- ./my_program --its-own-flags");
+  }
+  if (flags.workers == 0) fail<InvalidArgument>("--workers 0: somebody has to compute");
+  net::parse_transport(flags.transport);
+  const std::string name = std::filesystem::path(flags.program.front()).filename().string();
+  const auto folder = observe::RunFolder::create({.path = flags.out, .model = name, .overwrite = flags.overwrite});
+  const JobOutcome outcome = run_job({.workers = flags.workers,
+                                      .servers = flags.servers,
+                                      .transport = flags.transport,
+                                      .worker_argv = flags.program,
+                                      .echo_chief = true,
+                                      .quiet = flags.json},
+                                     folder);
+  if (!outcome.failure.empty()) {
+    fmt::print(stderr, "trireme: {}\nlogs: {}\n", outcome.failure, folder.logs().string());
+  } else if (flags.json) {
+    fmt::print("{}\n", (outcome.result.is_null() ? nlohmann::json::object() : outcome.result).dump());
+  } else {
+    fmt::print("the run is in {}\n", folder.path().string());
+  }
+  return outcome.status;
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, Action& action) {
+  auto* command = app.add_subcommand("run", "run a program of your own as the workers of a job");
+  auto flags = std::make_shared<RunFlags>();
+  command->add_option("-w,--workers", flags->workers, "how many processes of the program")->capture_default_str();
+  command->add_option("-s,--servers", flags->servers, "how many parameter servers")->capture_default_str();
+  command->add_option("--transport", flags->transport, "auto, shm, tcp or tls")->capture_default_str();
+  command->add_option("--out", flags->out, "run folder; runs/<time>-<program> unless given");
+  command->add_flag("--overwrite", flags->overwrite, "replace the run that is in --out");
+  command->add_flag("--json", flags->json, "end with the chief's result as one line of JSON");
+  command->add_option("program", flags->program, "the program and its own flags, after --");
+  command->prefix_command();
+  command->footer("Example: trireme run -w 4 -s 2 -- ./my_program --its-own-flags");
+  command->callback([command, flags, &action] {
+    for (const std::string& word : command->remaining()) {
+      if (flags->program.empty() && word == "--") continue;
+      flags->program.push_back(word);
+    }
+    action = [flags] { return run(*flags); };
+  });
+}
+
+}  // namespace trireme::cli

@@ -1,0 +1,111 @@
+#include <future>
+#include <memory>
+#include <thread>
+
+#include "trireme/base/error.h"
+#include "trireme/base/log.h"
+#include "trireme/cli/commands.h"
+#include "trireme/cluster/environment.h"
+#include "trireme/cluster/membership.h"
+#include "trireme/launch/signal_watcher.h"
+#include "trireme/ps/server.h"
+
+#include <poll.h>
+
+namespace trireme::cli {
+namespace {
+
+struct ServeFlags {
+  std::string master;
+  std::string listen;
+  std::string advertise;
+  std::uint32_t rank = 0;
+  int threads = -1;
+  std::string secret_file;
+  bool allow_plain = false;
+};
+
+/// The environment's place, with the flags' words on top of it.
+cluster::JobEnvironment find_place(const ServeFlags& flags) {
+  auto place = cluster::read_environment().value_or(cluster::JobEnvironment{});
+  place.role = cluster::Role::kServer;
+  if (!flags.master.empty()) place.master = net::parse_address(flags.master);
+  if (!flags.listen.empty()) place.listen = net::parse_address(flags.listen);
+  if (flags.rank != 0) place.rank = flags.rank;
+  if (!flags.secret_file.empty()) {
+    place.secret = cluster::read_secret([&](const char* name) -> const char* {
+      return std::string_view(name) == "TRIREME_SECRET_FILE" ? flags.secret_file.c_str() : nullptr;
+    });
+  }
+  if (place.master.port == 0) fail<InvalidArgument>("where is the master? give --master host:port");
+  if (place.secret.empty()) {
+    fail<InvalidArgument>("a server needs the job's secret: give --secret-file, or set TRIREME_SECRET");
+  }
+  return place;
+}
+
+std::size_t compute_threads(int asked) {
+  if (asked >= 0) return static_cast<std::size_t>(asked);
+  const unsigned cores = std::thread::hardware_concurrency();
+  return cores > 2 ? std::min(8u, cores / 2) : 0;  // with two cores the thread that receives also updates
+}
+
+int serve(const ServeFlags& flags) {
+  const auto place = find_place(flags);
+  set_up_logging({.role = fmt::format("server {}", place.rank)});
+  launch::SignalWatcher signals;
+  ps::Server server({.service = {.name = "server",
+                                 .host = place.listen.host,
+                                 .advertise = flags.advertise,
+                                 .port = place.listen.port,
+                                 .secret = place.secret,
+                                 .allow_plain = flags.allow_plain || place.transport == net::Transport::kTcp,
+                                 .threads = std::max(1u, std::min(4u, std::thread::hardware_concurrency() / 2))},
+                     .rank = place.rank,
+                     .compute_threads = compute_threads(flags.threads)});
+  log_info("listens", {{"address", server.address().text()}});
+  net::Loop loop("server-net");
+  std::promise<std::string> ended;  // empty: the job is over; else why it failed
+  std::once_flag once;
+  const auto end = [&](const std::string& reason) { std::call_once(once, [&] { ended.set_value(reason); }); };
+  cluster::Membership member(loop,
+                             {.role = cluster::Role::kServer,
+                              .rank = place.rank,
+                              .master = place.master,
+                              .own_address = server.address(),
+                              .secret = place.secret,
+                              .transport = place.transport},
+                             {.on_abort = end, .on_over = [&] { end(""); }});
+  server.set_view(member.view().view);
+  auto outcome = ended.get_future();
+  while (outcome.wait_for(0s) != std::future_status::ready) {
+    pollfd waiting{signals.descriptor(), POLLIN, 0};
+    ::poll(&waiting, 1, 100);
+    if (signals.take() != launch::StopRequest::kNone) {
+      log_info("stops: asked by a signal");
+      return 0;
+    }
+  }
+  const std::string failure = outcome.get();
+  if (failure.empty()) member.leave();
+  log_info(failure.empty() ? "stops: the job is over" : "stops: the job has failed", {{"reason", failure}});
+  return failure.empty() ? 0 : 1;
+}
+
+}  // namespace
+
+void add_serve(CLI::App& app, Action& action) {
+  auto* command = app.add_subcommand("serve", "be one parameter server of a job (for those who place processes)");
+  auto flags = std::make_shared<ServeFlags>();
+  command->add_option("--master", flags->master, "host:port of the master");
+  command->add_option("--rank", flags->rank, "which server this is, from 0")->capture_default_str();
+  command->add_option("--listen", flags->listen, "host:port to listen on; 127.0.0.1:0 unless given");
+  command->add_option("--advertise", flags->advertise, "host that workers are told, when listening on 0.0.0.0");
+  command->add_option("--threads", flags->threads, "that update parameters of large requests; -1: from the cores")
+      ->capture_default_str();
+  command->add_option("--secret-file", flags->secret_file, "file with the job's secret (or TRIREME_SECRET)");
+  command->add_flag("--allow-plain", flags->allow_plain, "accept other hosts without TLS: on a trusted network only");
+  command->callback([flags, &action] { action = [flags] { return serve(*flags); }; });
+}
+
+}  // namespace trireme::cli

@@ -1,0 +1,140 @@
+#include "trireme/cli/train_flags.h"
+
+#include <cstdio>
+
+#include "trireme/base/error.h"
+#include "trireme/base/suggest.h"
+#include "trireme/data/csv.h"
+#include "trireme/data/fashion_mnist.h"
+#include "trireme/data/sampler.h"
+#include "trireme/data/synthetic.h"
+#include "trireme/net/address.h"
+#include "trireme/ps/consistency.h"
+#include "trireme/ps/update_config.h"
+
+namespace trireme::cli {
+
+const std::vector<std::string>& known_models() {
+  static const std::vector<std::string> names{"lenet", "mlp"};
+  return names;
+}
+
+void declare(CLI::App& command, TrainFlags& flags) {
+  const auto what = "What to train";
+  command.add_option("--model", flags.model, "network: lenet or mlp")->capture_default_str()->group(what);
+  command.add_option("--data", flags.data, "fashion-mnist, synthetic, or a .csv file with the label in its last column")
+      ->capture_default_str()
+      ->group(what);
+  command.add_option("--data-dir", flags.data_dir, "folder with the data's files, if not where Debian puts them")
+      ->group(what);
+  command.add_option("--epochs", flags.epochs, "how often each sample is seen")->capture_default_str()->group(what);
+  command.add_option("--steps", flags.steps, "updates to make, instead of --epochs")->group(what);
+  command.add_option("--batch", flags.batch, "samples per step, over all workers")->capture_default_str()->group(what);
+  command.add_option("--seed", flags.seed, "of all randomness; the same seed gives the same run")
+      ->capture_default_str()
+      ->group(what);
+
+  const auto who = "Who takes part";
+  command.add_option("-w,--workers", flags.workers, "processes that compute gradients")
+      ->capture_default_str()
+      ->group(who);
+  command.add_option("-s,--servers", flags.servers, "processes that hold the parameters")
+      ->capture_default_str()
+      ->group(who);
+  command.add_option("--lanes", flags.lanes, "slices of the batch, one per worker unless given; results depend on it, "
+                                             "not on the number of workers")
+      ->group(who);
+  command.add_option("--consistency", flags.consistency, "bsp: all workers in step; ssp:4: at most 4 steps apart; asp: "
+                                                         "nobody waits")
+      ->capture_default_str()
+      ->group(who);
+  command.add_option("--backup-workers", flags.backup_workers, "bsp: go on without this many slowest")->group(who);
+  command.add_flag("--damp-stale", flags.damp_stale, "ssp, asp: divide a gradient by its staleness")->group(who);
+  command.add_option("--device", flags.device, "cpu or cuda")->capture_default_str()->group(who);
+  command.add_option("--threads", flags.threads, "of LibTorch in each worker; 0: cores / lanes")
+      ->capture_default_str()
+      ->group(who);
+  command.add_option("--transport", flags.transport, "auto, shm, tcp or tls")->capture_default_str()->group(who);
+
+  const auto how = "How it learns";
+  command.add_option("--optimizer", flags.optimizer, "sgd, momentum, nesterov, adagrad, rmsprop, adam, adamw or ftrl")
+      ->capture_default_str()
+      ->group(how);
+  command.add_option("--lr", flags.lr, "learning rate")->capture_default_str()->group(how);
+  command.add_option("--momentum", flags.momentum, "of momentum and nesterov")->capture_default_str()->group(how);
+  command.add_option("--l2", flags.l2, "weight decay")->capture_default_str()->group(how);
+  command.add_option("--clip-norm", flags.clip_norm, "largest norm of a lane's gradient; 0: off")->group(how);
+  command.add_option("--clip-value", flags.clip_value, "largest element of a gradient; 0: off")->group(how);
+  command.add_option("--schedule", flags.schedule, "of the learning rate: constant, linear, cosine, step:10:0.1")
+      ->capture_default_str()
+      ->group(how);
+  command.add_option("--warmup", flags.warmup, "steps over which the learning rate rises")->group(how);
+
+  const auto end = "When it ends, what it leaves";
+  command.add_option("--time-limit", flags.time_limit, "seconds")->group(end);
+  command.add_option("--target-accuracy", flags.target_accuracy, "stop at this test accuracy, 0 to 1")->group(end);
+  command.add_option("--early-stop", flags.early_stop, "stop after this many epochs without a better test loss")
+      ->group(end);
+  command.add_option("--out", flags.out, "run folder; runs/<time>-<model> unless given")->group(end);
+  command.add_flag("--overwrite", flags.overwrite, "replace the run that is in --out")->group(end);
+  command.add_option("--log-every", flags.log_every, "steps per row of metrics")->capture_default_str()->group(end);
+  command.add_flag("--json", flags.json, "end with one line of JSON, and nothing else, on standard output")->group(end);
+  command.add_option("--slow", flags.slow, "experiments: '1:10' makes worker 1 ten times as slow")->group(end);
+}
+
+void check(const TrainFlags& flags) {
+  const auto at_least_one = [](const char* flag, std::uint64_t value, const char* why) {
+    if (value == 0) fail<InvalidArgument>("{} 0: {}", flag, why);
+  };
+  at_least_one("--workers", flags.workers, "somebody has to compute");
+  at_least_one("--servers", flags.servers, "somebody has to hold the parameters");
+  at_least_one("--batch", flags.batch, "a step needs at least one sample");
+  at_least_one("--log-every", flags.log_every, "metrics need at least one step per row");
+  if (flags.epochs == 0 && flags.steps == 0) fail<InvalidArgument>("--epochs 0: nothing to do; give --epochs or --steps");
+  const std::uint32_t lanes = flags.lanes == 0 ? flags.workers : flags.lanes;
+  if (lanes < flags.workers) {
+    fail<InvalidArgument>("--lanes {} for {} workers: each worker needs at least one lane", lanes, flags.workers);
+  }
+  const auto& models = known_models();
+  if (std::find(models.begin(), models.end(), flags.model) == models.end()) {
+    fail<InvalidArgument>("there is no model '{}'{}: use lenet or mlp, or write a program of your own (see "
+                          "examples/fashion_mnist.cc) and start it with 'trireme run'",
+                          flags.model, did_you_mean(flags.model, models));
+  }
+  if (flags.device != "cpu" && flags.device != "cuda" && !flags.device.starts_with("cuda:")) {
+    fail<InvalidArgument>("--device {}{}: use cpu or cuda", flags.device, did_you_mean(flags.device, {"cpu", "cuda"}));
+  }
+  if (!(flags.lr > 0)) fail<InvalidArgument>("--lr {}: the learning rate must be above 0", flags.lr);
+  ps::parse_rule(flags.optimizer);
+  auto consistency = ps::parse_consistency(flags.consistency);
+  consistency.backups = flags.backup_workers;
+  consistency.damp_stale = flags.damp_stale;
+  ps::validate(consistency, flags.workers);
+  net::parse_transport(flags.transport);
+  parse_slow(flags.slow);
+}
+
+data::Split load_data(const TrainFlags& flags) {
+  if (flags.data == "synthetic") return data::make_synthetic({});
+  if (flags.data == "fashion-mnist") {
+    return flags.data_dir.empty() ? data::load_fashion_mnist() : data::load_fashion_mnist(flags.data_dir);
+  }
+  if (flags.data.ends_with(".csv") || flags.data.ends_with(".csv.gz")) {
+    const auto whole = data::load_csv(flags.data, {});
+    return {whole, whole};
+  }
+  fail<InvalidArgument>("there is no data set '{}'{}: use fashion-mnist, synthetic, or the path of a .csv file",
+                        flags.data, did_you_mean(flags.data, {"fashion-mnist", "synthetic"}));
+}
+
+Slow parse_slow(const std::string& text) {
+  Slow slow;
+  char rest = 0;
+  if (text.empty()) return slow;
+  if (std::sscanf(text.c_str(), "%u:%lf%c", &slow.worker, &slow.factor, &rest) != 2 || !(slow.factor >= 1)) {
+    fail<InvalidArgument>("--slow {}: expected <worker>:<factor>, such as 1:10", text);
+  }
+  return slow;
+}
+
+}  // namespace trireme::cli

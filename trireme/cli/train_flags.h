@@ -1,0 +1,71 @@
+#pragma once
+
+#include <string>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "trireme/data/dataset.h"
+
+namespace trireme::cli {
+
+/// What `trireme train` is asked to do. The launcher checks it before anything starts and hands it to the workers.
+struct TrainFlags {
+  std::string model = "lenet";
+  std::string data = "fashion-mnist";
+  std::string data_dir;
+  std::uint32_t workers = 2;
+  std::uint32_t servers = 1;
+  std::string consistency = "bsp";
+  std::uint32_t backup_workers = 0;
+  bool damp_stale = false;
+  std::uint64_t epochs = 1;
+  std::uint64_t steps = 0;
+  std::uint64_t batch = 64;
+  std::string optimizer = "adam";
+  double lr = 1e-3;
+  double momentum = 0.9;
+  double l2 = 0;
+  double clip_norm = 0;
+  double clip_value = 0;
+  std::string schedule = "constant";
+  std::uint64_t warmup = 0;
+  std::uint32_t lanes = 0;
+  std::uint64_t seed = 1;
+  std::string device = "cpu";
+  int threads = 0;
+  std::string transport = "auto";
+  double time_limit = 0;
+  double target_accuracy = 0;
+  std::uint32_t early_stop = 0;
+  std::uint64_t log_every = 10;
+  std::string slow;
+  std::string out;
+  bool overwrite = false;
+  bool json = false;
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(TrainFlags, model, data, data_dir, workers, servers, consistency, backup_workers,
+                                 damp_stale, epochs, steps, batch, optimizer, lr, momentum, l2, clip_norm, clip_value,
+                                 schedule, warmup, lanes, seed, device, threads, transport, time_limit,
+                                 target_accuracy, early_stop, log_every, slow, out, overwrite, json)
+};
+
+/// Declares the flags on `command`; after parsing they are in `flags`.
+void declare(CLI::App& command, TrainFlags& flags);
+
+/// Throws InvalidArgument that names the flag and what is allowed.
+void check(const TrainFlags& flags);
+
+/// The dataset that the flags name. Throws InvalidArgument (no such set), IoError or Corrupt (its files).
+data::Split load_data(const TrainFlags& flags);
+
+/// A straggler for experiments: "1:10" makes worker 1 ten times as slow.
+struct Slow {
+  std::uint32_t worker = 0;
+  double factor = 1;
+};
+Slow parse_slow(const std::string& text);
+
+/// The names `--model` takes; models/ has the networks (a test compares the two).
+const std::vector<std::string>& known_models();
+
+}  // namespace trireme::cli

@@ -1,0 +1,24 @@
+#include "trireme/models/model.h"
+
+#include "trireme/base/error.h"
+#include "trireme/base/suggest.h"
+#include "trireme/models/lenet.h"
+#include "trireme/models/mlp.h"
+
+namespace trireme {
+
+std::vector<std::string> model_names() { return {"lenet", "mlp"}; }
+
+Model make_model(const std::string& name, const std::vector<std::int64_t>& shape, std::int64_t classes) {
+  if (name == "mlp") {
+    std::int64_t features = 1;
+    for (const std::int64_t extent : shape) features *= extent;
+    return models::Mlp(models::MlpOptions{.features = features, .classes = classes});
+  }
+  if (name == "lenet") return models::LeNet(shape, classes);
+  fail<InvalidArgument>("there is no model '{}'{}: use lenet or mlp, or write a program of your own (see "
+                        "examples/fashion_mnist.cc) and start it with 'trireme run'",
+                        name, did_you_mean(name, model_names()));
+}
+
+}  // namespace trireme

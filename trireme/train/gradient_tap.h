@@ -1,0 +1,37 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include <torch/torch.h>
+
+namespace trireme {
+
+/// Hands out each parameter's gradient the moment backward has finished it, while backward goes on with the rest.
+///
+/// Hooks the nodes that would accumulate into `.grad`; the gradient is given to `on_gradient` and not kept. At that
+/// moment the parameter itself is no longer needed by this backward pass: all its uses have been differentiated.
+class GradientTap {
+ public:
+  using OnGradient = std::function<void(std::size_t index, const torch::Tensor& gradient)>;
+
+  /// `parameters` are leaves that require gradients. The tap lives as long as they are trained.
+  explicit GradientTap(std::vector<torch::Tensor> parameters);
+  ~GradientTap();
+  GradientTap(const GradientTap&) = delete;
+  GradientTap& operator=(const GradientTap&) = delete;
+
+  /// Runs backward from `loss`; calls `on_gradient` once for every parameter: as they become ready, then, with an
+  /// undefined tensor, for those that took no part. What it throws comes out of here.
+  void backward(const torch::Tensor& loss, const OnGradient& on_gradient);
+
+ private:
+  struct Shared;
+
+  std::vector<torch::Tensor> parameters_;
+  std::shared_ptr<Shared> shared_;  // with the hooks, which torch may keep longer than we live
+  std::vector<std::shared_ptr<torch::autograd::Node>> accumulators_;
+};
+
+}  // namespace trireme

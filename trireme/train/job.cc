@@ -1,0 +1,124 @@
+#include "trireme/train/job.h"
+
+#include <thread>
+
+#include "trireme/base/error.h"
+#include "trireme/base/log.h"
+#include "trireme/base/random.h"
+#include "trireme/cluster/master.h"
+#include "trireme/ps/server.h"
+
+namespace trireme {
+
+/// Master and server inside this process: all of it when alone, the master only when this is TF_CONFIG's chief.
+struct Job::LocalCluster {
+  std::unique_ptr<cluster::Master> master;
+  std::unique_ptr<ps::Server> server;
+  std::unique_ptr<net::Loop> loop;
+  std::jthread serve;  // joins for the server, and stays its member
+
+  void start_server(const cluster::JobEnvironment& place) {
+    net::ServiceOptions service{.name = "server", .secret = place.secret};
+    server = std::make_unique<ps::Server>(ps::ServerOptions{.service = service});
+    loop = std::make_unique<net::Loop>("server-net");
+    serve = std::jthread([this, place](const std::stop_token& stop) {
+      try {
+        cluster::Membership member(*loop,
+                                   {.role = cluster::Role::kServer,
+                                    .master = place.master,
+                                    .own_address = server->address(),
+                                    .secret = place.secret},
+                                   {});
+        server->set_view(member.view().view);
+        std::mutex mutex;
+        std::unique_lock lock(mutex);
+        std::condition_variable_any().wait(lock, stop, [] { return false; });
+      } catch (const std::exception& problem) {
+        log_error("the server of this process failed", {{"reason", problem.what()}});
+      }
+    });
+  }
+};
+
+namespace {
+
+observe::RunFolder open_folder(const cluster::JobEnvironment& place) {
+  if (place.run_folder.empty()) return observe::RunFolder::create({});
+  return observe::RunFolder::open(place.run_folder);
+}
+
+}  // namespace
+
+std::unique_ptr<Job> Job::join() { return join(cluster::read_environment()); }
+
+std::unique_ptr<Job> Job::join(std::optional<cluster::JobEnvironment> place) {
+  const bool alone = !place.has_value();
+  if (alone) place.emplace(cluster::JobEnvironment{.secret = random_hex(32)});
+  if (place->role != cluster::Role::kWorker) {
+    fail<InvalidArgument>("this process is to be a server: start 'trireme serve' there, not a training program");
+  }
+  std::unique_ptr<Job> job(new Job(std::move(*place), alone));
+  return job;
+}
+
+Job::Job(cluster::JobEnvironment place, bool alone)
+    : place_(std::move(place)), alone_(alone), folder_(open_folder(place_)) {
+  if (alone_ || place_.hosts_master) start_master();
+  membership_ = std::make_unique<cluster::Membership>(
+      loop_,
+      cluster::MembershipOptions{.role = cluster::Role::kWorker,
+                                 .rank = place_.rank,
+                                 .master = place_.master,
+                                 .secret = place_.secret,
+                                 .transport = place_.transport},
+      cluster::Membership::Events{.on_abort = [this](const std::string& reason) { abort(reason); },
+                                  .on_stop = [this] { stop_.store(true); },
+                                  .on_row =
+                                      [this](const cluster::MetricsRow& row) {
+                                        const std::lock_guard lock(mutex_);
+                                        rows_.push_back(row);
+                                      }});
+}
+
+Job::~Job() {
+  membership_.reset();
+  local_.reset();
+}
+
+void Job::start_master() {
+  local_ = std::make_unique<LocalCluster>();
+  net::ServiceOptions service{.name = "master",
+                              .host = alone_ ? "127.0.0.1" : place_.master.host,
+                              .port = place_.master.port,
+                              .secret = place_.secret};
+  local_->master = std::make_unique<cluster::Master>(
+      cluster::MasterOptions{.service = service, .workers = place_.workers, .servers = place_.servers});
+  place_.master = local_->master->address();
+  if (alone_) local_->start_server(place_);
+}
+
+std::vector<cluster::MetricsRow> Job::take_rows() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(rows_, {});
+}
+
+void Job::on_failure(std::function<void(const std::string&)> interrupt) {
+  const std::lock_guard lock(mutex_);
+  interrupt_ = std::move(interrupt);
+  if (!failure_.empty() && interrupt_) interrupt_(failure_);
+}
+
+std::string Job::failure() const {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+void Job::abort(const std::string& reason) {
+  const std::lock_guard lock(mutex_);
+  if (!failure_.empty()) return;
+  failure_ = reason;
+  log_error("the job has failed", {{"reason", reason}});
+  if (interrupt_) interrupt_(reason);
+}
+
+}  // namespace trireme

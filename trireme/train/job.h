@@ -1,0 +1,76 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "trireme/cluster/environment.h"
+#include "trireme/cluster/membership.h"
+#include "trireme/net/loop.h"
+#include "trireme/observe/run_folder.h"
+
+namespace trireme {
+
+/// This process as a worker of a job.
+///
+///   auto job = trireme::Job::join();
+///
+/// Under `trireme run` (or TF_CONFIG) it joins the job it was started for. Started by hand, it is a job of its own: one
+/// worker, with master and server as threads of this process, so the same program runs everywhere.
+class Job {
+ public:
+  /// Throws InvalidArgument (environment), Timeout or PeerLost (nobody there), Unauthenticated.
+  static std::unique_ptr<Job> join();
+
+  /// The same with the place given instead of read from the environment; nullopt = alone.
+  static std::unique_ptr<Job> join(std::optional<cluster::JobEnvironment> place);
+
+  ~Job();
+
+  Rank rank() const { return place_.rank; }
+  std::uint32_t workers() const { return place_.workers; }
+  bool chief() const { return place_.rank == 0; }
+  bool alone() const { return alone_; }
+  const cluster::JobEnvironment& place() const { return place_; }
+  const cluster::ViewInfo& view() const { return membership_->view(); }
+  cluster::Membership& membership() { return *membership_; }
+  net::Loop& loop() { return loop_; }
+
+  /// Where this run leaves its files; the chief writes them.
+  const observe::RunFolder& folder() const { return folder_; }
+
+  /// True once the job is asked to end after the current step.
+  bool stop_requested() const { return stop_.load(); }
+
+  /// Rows of metrics over all workers that have come in; the chief gets them.
+  std::vector<cluster::MetricsRow> take_rows();
+
+  /// `interrupt` is called, from another thread, when the job has failed, so that a wait in progress ends.
+  void on_failure(std::function<void(const std::string& reason)> interrupt);
+
+  /// Why the job failed; empty if it did not.
+  std::string failure() const;
+
+ private:
+  struct LocalCluster;
+
+  explicit Job(cluster::JobEnvironment place, bool alone);
+  void start_master();
+  void abort(const std::string& reason);
+
+  cluster::JobEnvironment place_;
+  bool alone_;
+  observe::RunFolder folder_;
+  net::Loop loop_{"worker-net", 1};
+  std::unique_ptr<LocalCluster> local_;
+  std::atomic<bool> stop_{false};
+  mutable std::mutex mutex_;
+  std::vector<cluster::MetricsRow> rows_;                        // guarded by mutex_
+  std::string failure_;                                          // guarded by mutex_
+  std::function<void(const std::string& reason)> interrupt_;     // guarded by mutex_
+  std::unique_ptr<cluster::Membership> membership_;              // last: its thread calls into the rest
+};
+
+}  // namespace trireme

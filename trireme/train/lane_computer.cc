@@ -1,0 +1,134 @@
+#include "trireme/train/lane_computer.h"
+
+#include <cmath>
+
+#include "trireme/base/error.h"
+#include "trireme/base/random.h"
+
+namespace trireme {
+namespace {
+
+std::vector<torch::Tensor> trainable(const Model& model) {
+  std::vector<torch::Tensor> parameters;
+  for (const torch::Tensor& parameter : model.module->parameters()) {
+    if (parameter.requires_grad()) parameters.push_back(parameter);
+  }
+  return parameters;
+}
+
+}  // namespace
+
+LaneComputer::LaneComputer(const Model& model, const TrainOptions& options, std::vector<std::int64_t> sample_shape)
+    : model_(model),
+      options_(options),
+      sample_shape_(std::move(sample_shape)),
+      parameters_(trainable(model)),
+      tap_(parameters_) {}
+
+StepStatistics LaneComputer::compute(const StepWork& work, Strategy& strategy) {
+  StepStatistics statistics;
+  const std::vector<LaneMove> program = lane_program(work.lanes.count);
+  std::size_t last_compute = program.size();
+  while (program[--last_compute].kind != LaneMove::Kind::kCompute) {
+  }
+  for (std::size_t i = 0; i <= last_compute; ++i) {
+    const LaneMove& move = program[i];
+    if (move.kind == LaneMove::Kind::kAdd) {
+      for (std::size_t p = 0; p < parameters_.size(); ++p) add(move.level, p, strategy);
+      continue;
+    }
+    const data::Item& item = work.items[move.lane];
+    const bool last = i == last_compute;
+    // Once the last lane's gradient of a parameter is there, its sum is complete and leaves.
+    const auto complete = [&](std::size_t p) {
+      for (std::size_t rest = last_compute + 1; rest < program.size(); ++rest) add(program[rest].level, p, strategy);
+      strategy.add(p);
+    };
+    const bool leave_early = last && options_.clip_norm <= 0;
+    const auto on_gradient = [&](std::size_t p, const torch::Tensor& gradient) {
+      store(move.level, p, gradient, strategy);
+      if (leave_early) complete(p);
+    };
+    if (item.batch.size() == 0) {  // the last batch of an epoch can have fewer samples than lanes
+      for (std::size_t p = parameters_.size(); p-- > 0;) on_gradient(p, torch::Tensor());
+    } else {
+      tap_.backward(forward(item, statistics), on_gradient);
+    }
+    if (options_.clip_norm > 0) clip(move.level, static_cast<double>(item.batch.size()), strategy);
+    if (last && !leave_early) {
+      for (std::size_t p = parameters_.size(); p-- > 0;) complete(p);
+    }
+  }
+  return statistics;
+}
+
+LaneComputer::Batch LaneComputer::to_tensors(const data::Item& item) const {
+  const auto count = static_cast<std::int64_t>(item.batch.size());
+  std::vector<std::int64_t> shape{count};
+  shape.insert(shape.end(), sample_shape_.begin(), sample_shape_.end());
+  // The batch outlives the step, so the CPU reads it in place.
+  auto* features = const_cast<float*>(item.batch.features.data());
+  auto* labels = const_cast<std::int64_t*>(item.batch.labels.data());
+  return {torch::from_blob(features, shape).to(options_.device),
+          torch::from_blob(labels, {count}, torch::kInt64).to(options_.device)};
+}
+
+torch::Tensor LaneComputer::forward(const data::Item& item, StepStatistics& statistics) {
+  // Random numbers belong to (seed, step, lane), not to the worker that happens to compute them.
+  torch::manual_seed(mix_seed(options_.seed, item.work.step, item.work.lane));
+  const Batch batch = to_tensors(item);
+  const torch::Tensor output = model_.forward(batch.features);
+  const torch::Tensor loss = options_.loss(output, batch.labels);
+  const double value = loss.item<double>();
+  if (!std::isfinite(value)) {
+    fail<InvalidArgument>("the loss is {} at step {}, lane {}: the learning rate ({}) may be too high, or the data bad",
+                          value, item.work.step, item.work.lane, options_.lr);
+  }
+  const auto samples = static_cast<double>(item.batch.size());
+  statistics.loss_sum += value * samples;
+  statistics.samples += item.batch.size();
+  if (options_.metric) {
+    torch::NoGradGuard no_grad;
+    statistics.correct += options_.metric(output, batch.labels);
+  }
+  return loss * samples;  // gradients are summed over samples; the mean is taken once, over all lanes
+}
+
+torch::Tensor LaneComputer::buffer(std::size_t level, std::size_t parameter, Strategy& strategy) {
+  const torch::Tensor& like = parameters_[parameter];
+  if (level == 0) return torch::from_blob(strategy.gradient(parameter).data(), like.sizes());
+  while (scratch_.size() < level) scratch_.emplace_back(parameters_.size());
+  torch::Tensor& tensor = scratch_[level - 1][parameter];
+  if (!tensor.defined()) tensor = torch::empty(like.sizes());
+  return tensor;
+}
+
+void LaneComputer::store(std::size_t level, std::size_t parameter, const torch::Tensor& gradient, Strategy& strategy) {
+  torch::NoGradGuard no_grad;
+  torch::Tensor to = buffer(level, parameter, strategy);
+  if (gradient.defined()) {
+    to.copy_(gradient);
+  } else {
+    to.zero_();
+  }
+}
+
+void LaneComputer::add(std::size_t level, std::size_t parameter, Strategy& strategy) {
+  torch::NoGradGuard no_grad;
+  buffer(level - 1, parameter, strategy).add_(buffer(level, parameter, strategy));
+}
+
+void LaneComputer::clip(std::size_t level, double samples, Strategy& strategy) {
+  torch::NoGradGuard no_grad;
+  double square = 0;
+  for (std::size_t p = 0; p < parameters_.size(); ++p) {
+    const double norm = buffer(level, p, strategy).norm().item<double>();
+    square += norm * norm;
+  }
+  const double limit = options_.clip_norm * samples;  // the buffers hold sums, the limit is for the mean
+  if (const double norm = std::sqrt(square); norm > limit) {
+    for (std::size_t p = 0; p < parameters_.size(); ++p) buffer(level, p, strategy).mul_(limit / norm);
+  }
+}
+
+}  // namespace trireme

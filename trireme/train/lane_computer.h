@@ -1,0 +1,51 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "trireme/train/gradient_tap.h"
+#include "trireme/train/lane_program.h"
+#include "trireme/train/options.h"
+#include "trireme/train/strategy.h"
+#include "trireme/train/work_stream.h"
+
+namespace trireme {
+
+/// What the lanes of one step gave.
+struct StepStatistics {
+  double loss_sum = 0;  ///< over samples
+  double correct = 0;
+  std::uint64_t samples = 0;
+};
+
+/// Computes the gradients of a worker's lanes, one lane after the other, sums them along the lanes' tree and gives them
+/// to the strategy while the last backward still runs.
+class LaneComputer {
+ public:
+  LaneComputer(const Model& model, const TrainOptions& options, std::vector<std::int64_t> sample_shape);
+
+  /// Throws InvalidArgument naming step and lane if a loss is not finite.
+  StepStatistics compute(const StepWork& work, Strategy& strategy);
+
+ private:
+  struct Batch {
+    torch::Tensor features;  // samples × sample shape
+    torch::Tensor labels;    // samples
+  };
+
+  Batch to_tensors(const data::Item& item) const;
+  torch::Tensor forward(const data::Item& item, StepStatistics& statistics);
+  torch::Tensor buffer(std::size_t level, std::size_t parameter, Strategy& strategy);
+  void store(std::size_t level, std::size_t parameter, const torch::Tensor& gradient, Strategy& strategy);
+  void add(std::size_t level, std::size_t parameter, Strategy& strategy);
+  void clip(std::size_t level, double samples, Strategy& strategy);
+
+  Model model_;
+  const TrainOptions& options_;
+  std::vector<std::int64_t> sample_shape_;
+  std::vector<torch::Tensor> parameters_;
+  GradientTap tap_;
+  std::vector<std::vector<torch::Tensor>> scratch_;  // level - 1, parameter: sums of right subtrees
+};
+
+}  // namespace trireme

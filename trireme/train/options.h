@@ -1,0 +1,53 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <torch/torch.h>
+
+#include "trireme/ps/consistency.h"
+#include "trireme/ps/update_config.h"
+
+namespace trireme {
+
+class Callback;
+
+/// Mean loss of a batch: (output, target) -> scalar.
+using Loss = std::function<torch::Tensor(const torch::Tensor& output, const torch::Tensor& target)>;
+
+/// How many samples of a batch are right: (output, target) -> count.
+using Metric = std::function<double(const torch::Tensor& output, const torch::Tensor& target)>;
+
+Loss cross_entropy();
+Metric correct_predictions();
+
+struct TrainOptions {
+  std::uint64_t batch = 64;       ///< samples per step, over all workers
+  std::uint64_t epochs = 1;       ///< how long; `steps` overrides it
+  Step steps = 0;
+  Lane lanes = 0;                 ///< slices of the batch; 0 = one per worker. The result depends on it, not on workers
+  std::uint64_t seed = 1;
+
+  ps::UpdateConfig optimizer{.rule = ps::Rule::kAdam};
+  double lr = 1e-3;
+  std::string schedule = "constant";  ///< see make_schedule
+  Step warmup = 0;
+  double clip_norm = 0;               ///< each lane's mean gradient is scaled down to this norm; 0 = off
+
+  ps::Consistency consistency;
+
+  Loss loss = cross_entropy();
+  Metric metric = correct_predictions();
+
+  torch::Device device = torch::kCPU;
+  int threads = 0;                    ///< of LibTorch; 0 = cores / lanes, so that results do not depend on workers
+  Step log_every = 10;                ///< steps per row of metrics
+  bool evaluate_each_epoch = true;    ///< else only at the end
+  double slowdown = 1;                ///< experiments: this worker takes so many times as long for its gradients
+
+  std::vector<std::shared_ptr<Callback>> callbacks;  ///< besides the usual files; run on the chief
+};
+
+}  // namespace trireme

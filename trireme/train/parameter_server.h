@@ -1,0 +1,49 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "trireme/ps/client.h"
+#include "trireme/train/job.h"
+#include "trireme/train/strategy.h"
+
+namespace trireme {
+
+struct ParameterServerOptions {
+  ps::UpdateConfig update;
+  ps::Consistency consistency;
+  Lane lanes = 1;
+  std::size_t bucket_bytes = 4u << 20;  ///< gradients are sent when this much of them is ready
+};
+
+/// Parameters live on servers; workers push gradients and pull parameters. On the CPU the module's parameters are
+/// views of the memory that pulls write to; on a GPU they are copied there after each step.
+class ParameterServer final : public Strategy {
+ public:
+  ParameterServer(Job& job, ParameterServerOptions options);
+
+  void attach(const Model& model) override;
+  void begin(const StepInfo& info) override;
+  std::span<float> gradient(std::size_t i) override;
+  void add(std::size_t i) override;
+  Commit finish() override;
+  void refresh() override;
+  void leave() override;
+  void interrupt(const std::string& reason) override;
+
+ private:
+  void plan_buckets();
+  void copy_to_device();
+  torch::Tensor host_view(std::size_t i);
+
+  ParameterServerOptions options_;
+  bool chief_;
+  ps::Client client_;
+  std::vector<torch::Tensor> parameters_;  // the module's
+  std::vector<std::uint32_t> bucket_of_;               // by parameter
+  std::vector<std::vector<std::uint32_t>> buckets_;    // parameters (tables), in backward order
+  std::vector<std::size_t> missing_;                   // by bucket: gradients not there yet in this step
+  StepInfo info_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "trireme/base/lanes.h"
+#include "trireme/cluster/membership.h"
+#include "trireme/data/prefetch.h"
+#include "trireme/data/sampler.h"
+
+namespace trireme {
+
+/// The lanes of one step that this worker computes, with their samples.
+struct StepWork {
+  Step step = 0;    ///< of the whole job: chooses samples, learning rate and random numbers
+  LaneRange lanes;
+  std::vector<data::Item> items;  ///< one per lane, in order
+
+  std::uint64_t samples() const;
+};
+
+/// What this worker does next. Reads ahead on a thread of its own.
+class WorkStream {
+ public:
+  virtual ~WorkStream() = default;
+
+  /// The next work, or nullopt when the run is over. `step` is the next step of this worker (it may have jumped ahead).
+  virtual std::optional<StepWork> next(Step step) = 0;
+
+  /// `work` is done and has taken effect; its buffers are used again.
+  virtual void finish(StepWork work) = 0;
+};
+
+/// Synchronous modes: the same lanes of every step, up to `steps`.
+std::unique_ptr<WorkStream> make_fixed_stream(std::shared_ptr<const data::Dataset> dataset,
+                                              std::shared_ptr<const data::Sampler> sampler, LaneRange lanes, Step steps);
+
+/// Asynchronous modes: single lanes of any step, leased from the master, so that fast workers do more of them and each
+/// is done once.
+std::unique_ptr<WorkStream> make_leased_stream(std::shared_ptr<const data::Dataset> dataset,
+                                               std::shared_ptr<const data::Sampler> sampler,
+                                               cluster::Membership& master);
+
+}  // namespace trireme
