@@ -1,7 +1,8 @@
 #include "trireme/net/address.h"
 
-#include "tests/support/expect_fails.h"
 #include "trireme/base/error.h"
+
+#include "tests/support/expect_fails.h"
 
 namespace trireme::net {
 namespace {

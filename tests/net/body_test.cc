@@ -1,7 +1,8 @@
 #include "trireme/net/body.h"
 
-#include "tests/support/expect_fails.h"
 #include "trireme/base/random.h"
+
+#include "tests/support/expect_fails.h"
 
 namespace trireme::net {
 namespace {

@@ -17,7 +17,9 @@ struct ConnectionTest : ::testing::TestWithParam<Transport> {
   Service service{echo_options(), handler};
   Loop loop{"client"};
 
-  std::shared_ptr<Connection> connect() { return Connection::open(loop, service.address(), connect_options(GetParam())); }
+  std::shared_ptr<Connection> connect() {
+    return Connection::open(loop, service.address(), connect_options(GetParam()));
+  }
 };
 
 INSTANTIATE_TEST_SUITE_P(Over, ConnectionTest, ::testing::Values(Transport::kShm, Transport::kTcp, Transport::kTls),
@@ -36,12 +38,11 @@ TEST_P(ConnectionTest, PayloadsGoOutInPartsAndComeBackInPlace) {
   for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<float>(i);
   std::vector<float> in(out.size(), -1);
   const auto half = std::span(out).size() / 2;
-  const auto pending = connection->send({.kind = kEcho,
-                                         .body = encode_body(Text{"floats"}),
-                                         .payload = {std::as_bytes(std::span(out).first(half)), {},
-                                                     std::as_bytes(std::span(out).subspan(half))},
-                                         .sinks = {std::as_writable_bytes(std::span(in).first(7)),
-                                                   std::as_writable_bytes(std::span(in).subspan(7))}});
+  const auto pending = connection->send(
+      {.kind = kEcho,
+       .body = encode_body(Text{"floats"}),
+       .payload = {std::as_bytes(std::span(out).first(half)), {}, std::as_bytes(std::span(out).subspan(half))},
+       .sinks = {std::as_writable_bytes(std::span(in).first(7)), std::as_writable_bytes(std::span(in).subspan(7))}});
   const InFrame reply = connection->wait(pending, Deadline::in(10s), "floats");
   EXPECT_EQ(reply.payload, nullptr);
   EXPECT_EQ(in, out);

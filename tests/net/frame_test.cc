@@ -1,8 +1,9 @@
 #include "trireme/net/frame.h"
 
-#include "tests/support/expect_fails.h"
 #include "trireme/base/error.h"
 #include "trireme/base/hash.h"
+
+#include "tests/support/expect_fails.h"
 
 namespace trireme::net {
 namespace {

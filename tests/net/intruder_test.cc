@@ -1,17 +1,17 @@
 // What somebody can do to a service with a plain socket.
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-
-#include "tests/net/testing.h"
-#include "tests/support/expect_fails.h"
 #include "trireme/base/file.h"
 #include "trireme/base/random.h"
 #include "trireme/net/control_socket.h"
 #include "trireme/net/handshake.h"
 #include "trireme/net/ring.h"
+
+#include "tests/net/testing.h"
+#include "tests/support/expect_fails.h"
 
 namespace trireme::net {
 namespace {
@@ -266,7 +266,10 @@ TEST_F(IntruderTest, NonsenseInTheRingEndsTheConnection) {
     EXPECT_TRUE(hostile.raw.is_closed());
   };
   expect_refused([](HostileRings& h) { store(h.to_service(), ~std::uint64_t{0}); });
-  expect_refused([](HostileRings& h) { store(h.to_service(), std::uint64_t{8}); store(h.to_service().subspan(192), 99u); });
+  expect_refused([](HostileRings& h) {
+    store(h.to_service(), std::uint64_t{8});
+    store(h.to_service().subspan(192), 99u);
+  });
   expect_refused([](HostileRings& h) { h.write_frame({.kind = kEcho, .body_bytes = 100}, "short"); });
   expect_refused([](HostileRings& h) { h.write_frame({.kind = kEcho, .payload_bytes = std::uint64_t{8} << 30}, ""); });
   expect_refused([](HostileRings& h) {  // the answer finds an impossible position

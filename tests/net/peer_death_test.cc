@@ -37,7 +37,8 @@ TEST_P(PeerDeathTest, KilledUnderLoad) {
   EXPECT_THROW(
       for (;;) {
         std::vector<std::shared_ptr<PendingReply>> sent;
-        for (int i = 0; i < 100; ++i) sent.push_back(connection->send({.kind = kEcho, .body = encode_body(Text{text})}));
+        for (int i = 0; i < 100; ++i)
+          sent.push_back(connection->send({.kind = kEcho, .body = encode_body(Text{text})}));
         for (const auto& pending : sent) connection->wait(pending, Deadline::in(10s), "an echo");
       },
       PeerLost);
@@ -46,7 +47,7 @@ TEST_P(PeerDeathTest, KilledUnderLoad) {
 
 TEST_P(PeerDeathTest, StoppedIsATimeoutAtTheDeadline) {
   EXPECT_EQ(ask(*connection, "hello"), "hello");
-  child.signal(SIGSTOP);
+  child.stop();
   const auto began = Deadline::Clock::now();
   EXPECT_FAILS(ask(*connection, "are you there", 300ms), Timeout, "the echo", "an echo", "stopped or overloaded");
   EXPECT_LT(Deadline::Clock::now() - began, 1s);

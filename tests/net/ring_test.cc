@@ -2,8 +2,9 @@
 
 #include <thread>
 
-#include "tests/support/expect_fails.h"
 #include "trireme/base/error.h"
+
+#include "tests/support/expect_fails.h"
 
 namespace trireme::net {
 namespace {
@@ -59,7 +60,8 @@ TEST_F(RingTest, FullRefusesAndRecovers) {
 }
 
 TEST_F(RingTest, ImpossiblePositionsAreRefused) {
-  for (const std::uint64_t written : {std::uint64_t{1}, std::uint64_t{3}, std::uint64_t{kCapacity + 1}, ~std::uint64_t{0}}) {
+  for (const std::uint64_t written :
+       {std::uint64_t{1}, std::uint64_t{3}, std::uint64_t{kCapacity + 1}, ~std::uint64_t{0}}) {
     set_written(written);
     EXPECT_FAILS(pop(), Corrupt, "impossible");
   }

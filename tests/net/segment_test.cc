@@ -4,14 +4,17 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "tests/support/expect_fails.h"
 #include "trireme/base/error.h"
+
 #include "tests/net/testing.h"
+#include "tests/support/expect_fails.h"
 
 namespace trireme::net {
 namespace {
 
-FileDescriptor copy_of(const Segment& segment) { return FileDescriptor(::fcntl(segment.descriptor(), F_DUPFD_CLOEXEC, 0)); }
+FileDescriptor copy_of(const Segment& segment) {
+  return FileDescriptor(::fcntl(segment.descriptor(), F_DUPFD_CLOEXEC, 0));
+}
 
 TEST(Segment, BothMappingsAreOneMemory) {
   const auto ours = Segment::create("test", 100);

@@ -1,11 +1,10 @@
 #pragma once
 
+#include <dirent.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <dirent.h>
 
 #include <memory>
 #include <string>
@@ -34,10 +33,14 @@ class EchoHandler : public RequestHandler {
     switch (frame.header.kind) {
       case kEcho:
         return session->reply(frame.header, decode_json(frame.body_bytes()), {payload}, frame.payload);
-      case kFail: fail<InvalidArgument>("that cannot be done");
-      case kSilence: return;
-      case kShortPayload: return session->reply(frame.header, Text{"nothing"});
-      default: fail<InvalidArgument>("kind {}", frame.header.kind);
+      case kFail:
+        fail<InvalidArgument>("that cannot be done");
+      case kSilence:
+        return;
+      case kShortPayload:
+        return session->reply(frame.header, Text{"nothing"});
+      default:
+        fail<InvalidArgument>("kind {}", frame.header.kind);
     }
   }
   void on_disconnect(const SessionPtr& /*session*/, const std::string& /*reason*/) override { ++disconnects; }
@@ -94,6 +97,11 @@ class ChildService {
   ChildService& operator=(const ChildService&) = delete;
 
   void signal(int number) const { ::kill(pid_, number); }
+  /// Stops it; returns when all its threads are.
+  void stop() const {
+    signal(SIGSTOP);
+    ::waitpid(pid_, nullptr, WUNTRACED);
+  }
   const Address& address() const { return address_; }
 
  private:

@@ -1,10 +1,12 @@
 #include "trireme/ps/chunk.h"
 
+#include <deque>
 #include <optional>
 
-#include "tests/support/expect_fails.h"
 #include "trireme/base/error.h"
 #include "trireme/base/random.h"
+
+#include "tests/support/expect_fails.h"
 
 namespace trireme::ps {
 namespace {
@@ -24,8 +26,9 @@ struct Answer final : ChunkWaiter {
 struct Bench {
   explicit Bench(ChunkPolicy given) : policy(std::move(given)), chunk(policy, parameters, &word) {}
 
-  std::shared_ptr<Answer> push(Rank worker, Step step, LaneRange lanes, const std::vector<float>& gradient,
-                               double samples = 1, bool stop = false) {
+  std::shared_ptr<Answer> push(Rank worker, Step step, LaneRange lanes, std::vector<float> gradient, double samples = 1,
+                               bool stop = false) {
+    gradients.push_back(std::move(gradient));
     auto answer = std::make_shared<Answer>();
     chunk.push({.worker = worker,
                 .step = step,
@@ -33,7 +36,7 @@ struct Bench {
                 .samples = samples,
                 .lr = 1,
                 .stop = stop,
-                .gradient = gradient.data(),
+                .gradient = gradients.back().data(),
                 .copy_to = nullptr,
                 .waiter = answer});
     return answer;
@@ -46,6 +49,7 @@ struct Bench {
   }
 
   ChunkPolicy policy;
+  std::deque<std::vector<float>> gradients;  // alive until the rounds are made
   std::vector<float> parameters = std::vector<float>(kSize, 0.0f);
   std::atomic<std::uint64_t> word{0};
   Chunk chunk;

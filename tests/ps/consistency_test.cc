@@ -1,7 +1,8 @@
 #include "trireme/ps/consistency.h"
 
-#include "tests/support/expect_fails.h"
 #include "trireme/base/error.h"
+
+#include "tests/support/expect_fails.h"
 
 namespace trireme::ps {
 namespace {

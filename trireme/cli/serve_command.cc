@@ -75,7 +75,13 @@ int serve(const ServeFlags& flags) {
                               .own_address = server.address(),
                               .secret = place.secret,
                               .transport = place.transport},
-                             {.on_abort = end, .on_over = [&] { end(""); }});
+                             {.on_abort = end,
+                              .on_over = [&] { end(""); },
+                              .clocks =
+                                  [&] {
+                                    const auto clocks = server.clocks();
+                                    return cluster::ClockReport{clocks.finished, clocks.spread_max};
+                                  }});
   server.set_view(member.view().view);
   auto outcome = ended.get_future();
   while (outcome.wait_for(0s) != std::future_status::ready) {
@@ -87,7 +93,13 @@ int serve(const ServeFlags& flags) {
     }
   }
   const std::string failure = outcome.get();
-  if (failure.empty()) member.leave();
+  if (failure.empty()) {
+    try {
+      member.leave();
+    } catch (const Error& problem) {  // the master may be gone first: the job is over all the same
+      log_info("the master was gone before the goodbye", {{"reason", problem.what()}});
+    }
+  }
   log_info(failure.empty() ? "stops: the job is over" : "stops: the job has failed", {{"reason", failure}});
   return failure.empty() ? 0 : 1;
 }

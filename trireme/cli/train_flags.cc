@@ -65,7 +65,7 @@ void declare(CLI::App& command, TrainFlags& flags) {
   command.add_option("--l2", flags.l2, "weight decay")->capture_default_str()->group(how);
   command.add_option("--clip-norm", flags.clip_norm, "largest norm of a lane's gradient; 0: off")->group(how);
   command.add_option("--clip-value", flags.clip_value, "largest element of a gradient; 0: off")->group(how);
-  command.add_option("--schedule", flags.schedule, "of the learning rate: constant, linear, cosine, step:10:0.1")
+  command.add_option("--schedule", flags.schedule, "of the learning rate: cosine, linear, constant, step:10:0.1")
       ->capture_default_str()
       ->group(how);
   command.add_option("--warmup", flags.warmup, "steps over which the learning rate rises")->group(how);

@@ -28,7 +28,7 @@ struct TrainFlags {
   double l2 = 0;
   double clip_norm = 0;
   double clip_value = 0;
-  std::string schedule = "constant";
+  std::string schedule = "cosine";
   std::uint64_t warmup = 0;
   std::uint32_t lanes = 0;
   std::uint64_t seed = 1;

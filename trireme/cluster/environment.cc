@@ -103,9 +103,10 @@ JobEnvironment from_tf_config(const std::string& text) {
     }
     place.hosts_master = place.role == Role::kWorker && place.rank == 0;
   } catch (const Json::exception& problem) {
-    fail<InvalidArgument>("TF_CONFIG is not what it should be ({}): expected {{\"cluster\": {{\"worker\": "
-                          "[\"host:port\", …], \"ps\": […]}}, \"task\": {{\"type\": \"worker\", \"index\": 0}}}}",
-                          problem.what());
+    fail<InvalidArgument>(
+        "TF_CONFIG is not what it should be ({}): expected {{\"cluster\": {{\"worker\": "
+        "[\"host:port\", …], \"ps\": […]}}, \"task\": {{\"type\": \"worker\", \"index\": 0}}}}",
+        problem.what());
   }
   check_rank(place);
   return place;
@@ -133,8 +134,9 @@ std::optional<JobEnvironment> read_environment(const Lookup& lookup) {
   if (!place) return std::nullopt;
   place->secret = read_secret(lookup);
   if (place->secret.empty()) {
-    fail<InvalidArgument>("a job needs a secret: put the same one in TRIREME_SECRET, or in a file that "
-                          "TRIREME_SECRET_FILE names, for every process");
+    fail<InvalidArgument>(
+        "a job needs a secret: put the same one in TRIREME_SECRET, or in a file that "
+        "TRIREME_SECRET_FILE names, for every process");
   }
   return place;
 }

@@ -20,7 +20,7 @@ struct JobEnvironment {
   bool hosts_master = false;  ///< this process also runs the master, at `master`
   std::string secret;
   net::Transport transport = net::Transport::kAuto;
-  std::string run_folder;     ///< where results go; empty = the process decides
+  std::string run_folder;  ///< where results go; empty = the process decides
 };
 
 /// Looks up a variable: `std::getenv` in a program, a map in a test.

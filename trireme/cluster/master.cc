@@ -63,15 +63,24 @@ class Master::Impl final : public net::RequestHandler {
     const auto& header = frame.header;
     const Bytes body = frame.body_bytes();
     switch (header.kind) {
-      case kJoin: return join(session, header, net::decode_body<JoinRequest>(body));
-      case kHeartbeat: return session->reply(header, heartbeat(net::decode_body<Heartbeat>(body)));
-      case kPlan: return set_plan(session, header, net::decode_body<Plan>(body));
-      case kLease: return session->reply(header, lease(net::decode_body<LeaseRequest>(body)));
-      case kStatus: return session->reply(header, status());
-      case kResult: return set_result(session, header, net::decode_body<ResultReport>(body));
-      case kStop: return stop(session, header, net::decode_body<StopRequest>(body));
-      case kLeave: return leave(session, header, net::decode_body<LeaveNotice>(body));
-      default: fail<InvalidArgument>("the master does not know request kind {}", header.kind);
+      case kJoin:
+        return join(session, header, net::decode_body<JoinRequest>(body));
+      case kHeartbeat:
+        return session->reply(header, heartbeat(net::decode_body<Heartbeat>(body)));
+      case kPlan:
+        return set_plan(session, header, net::decode_body<Plan>(body));
+      case kLease:
+        return session->reply(header, lease(net::decode_body<LeaseRequest>(body)));
+      case kStatus:
+        return session->reply(header, status());
+      case kResult:
+        return set_result(session, header, net::decode_body<ResultReport>(body));
+      case kStop:
+        return stop(session, header, net::decode_body<StopRequest>(body));
+      case kLeave:
+        return leave(session, header, net::decode_body<LeaveNotice>(body));
+      default:
+        fail<InvalidArgument>("the master does not know request kind {}", header.kind);
     }
   }
 
@@ -115,8 +124,8 @@ class Master::Impl final : public net::RequestHandler {
       view_.servers.push_back(members_.at({Role::kServer, rank}).address);
     }
     state_ = JobState::kRunning;
-    reason_ = fmt::format("view {}: all {} workers and {} servers are here", view_.view, options_.workers,
-                          options_.servers);
+    reason_ =
+        fmt::format("view {}: all {} workers and {} servers are here", view_.view, options_.workers, options_.servers);
     log_info(reason_);
     for (auto& [key, member] : members_) {
       member.last_heard = Clock::now();
@@ -130,7 +139,9 @@ class Master::Impl final : public net::RequestHandler {
     const auto found = members_.find({beat.role, beat.rank});
     if (found == members_.end()) fail<StaleView>("{} {} is not a member", to_string(beat.role), beat.rank);
     found->second.last_heard = Clock::now();
-    HeartbeatReply reply{.stop = stop_, .over = state_ == JobState::kFinished, .abort = state_ == JobState::kFailed ? reason_ : ""};
+    HeartbeatReply reply{
+        .stop = stop_, .over = state_ == JobState::kFinished, .abort = state_ == JobState::kFailed ? reason_ : ""};
+    if (beat.role == Role::kServer) board_.set_clocks(beat.clocks);
     if (beat.role != Role::kWorker || !plan_) return reply;
     board_.add(beat.rank, beat.work, Clock::now());
     if (beat.rank == 0) reply.rows = board_.take_rows();
@@ -144,9 +155,10 @@ class Master::Impl final : public net::RequestHandler {
       board_ = ProgressBoard(plan, options_.workers, Clock::now());
       leases_ = LeaseBook(plan.leased ? plan.steps * plan.lanes : 0, options_.workers);
     } else if (!(*plan_ == plan)) {
-      fail<InvalidArgument>("the workers do not agree on the length of the job: {} here, {} from this one; do all run "
-                            "the same program with the same flags?",
-                            nlohmann::json(*plan_).dump(), nlohmann::json(plan).dump());
+      fail<InvalidArgument>(
+          "the workers do not agree on the length of the job: {} here, {} from this one; do all run "
+          "the same program with the same flags?",
+          nlohmann::json(*plan_).dump(), nlohmann::json(plan).dump());
     }
     session->reply(header, Done{});
   }

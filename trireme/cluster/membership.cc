@@ -1,8 +1,8 @@
 #include "trireme/cluster/membership.h"
 
-#include <condition_variable>
-
 #include <unistd.h>
+
+#include <condition_variable>
 
 #include "trireme/base/error.h"
 #include "trireme/base/log.h"
@@ -14,12 +14,14 @@ Membership::Membership(net::Loop& loop, MembershipOptions options, Events events
   net::Address master = options_.master;
   master.unix_name.clear();
   const auto transport = options_.transport == net::Transport::kShm ? net::Transport::kAuto : options_.transport;
-  connection_ = net::Connection::open(loop, master,
-                                      {.secret = options_.secret,
-                                       .transport = transport,
-                                       .peer_name = "the master",
-                                       .deadline = Deadline::in(std::min<std::chrono::milliseconds>(options_.join_within, 30s))});
-  const JoinRequest request{.role = options_.role, .rank = options_.rank, .pid = ::getpid(), .address = options_.own_address};
+  connection_ =
+      net::Connection::open(loop, master,
+                            {.secret = options_.secret,
+                             .transport = transport,
+                             .peer_name = "the master",
+                             .deadline = Deadline::in(std::min<std::chrono::milliseconds>(options_.join_within, 30s))});
+  const JoinRequest request{
+      .role = options_.role, .rank = options_.rank, .pid = ::getpid(), .address = options_.own_address};
   view_ = connection_->call<ViewInfo>(kJoin, 0, request, Deadline::in(options_.join_within), "the request to join");
   log_info("joined the job", {{"view", view_.view}, {"workers", view_.workers}, {"servers", view_.servers.size()}});
   thread_ = std::jthread([this](const std::stop_token& stop) { beat(stop); });
@@ -92,6 +94,7 @@ void Membership::send_heartbeat() {
     heartbeat.work = unreported_;
     unreported_ = {.clock = unreported_.clock, .lr = unreported_.lr};
   }
+  if (events_.clocks) heartbeat.clocks = events_.clocks();
   const auto reply = connection_->call<HeartbeatReply>(kHeartbeat, view_.view, heartbeat,
                                                        Deadline::in(options_.master_silent_after), "a heartbeat");
   for (const MetricsRow& row : reply.rows) {

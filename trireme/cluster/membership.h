@@ -33,6 +33,7 @@ class Membership {
     std::function<void()> on_stop;                            ///< end after the current step
     std::function<void()> on_over;                            ///< all workers are done
     std::function<void(const MetricsRow&)> on_row;            ///< chief only: a row of metrics
+    std::function<ClockReport()> clocks;                      ///< servers: asked before each heartbeat
   };
 
   /// Joins and waits until everybody is here. Throws Timeout naming who is missing, PeerLost, Unauthenticated.

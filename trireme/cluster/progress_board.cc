@@ -21,10 +21,8 @@ void ProgressBoard::Sums::add(const WorkDone& work) {
 
 void ProgressBoard::add(Rank worker, const WorkDone& work, Time now) {
   if (worker >= clocks_.size()) return;
-  clocks_[worker] = std::max(clocks_[worker], work.clock);
+  reported_step_ = std::max(reported_step_, work.clock);
   lr_ = work.lr;
-  const MetricsRow spread = row({}, 1, now);
-  spread_max_ = std::max(spread_max_, spread.clock_max - spread.clock_min);
   if (work.samples == 0) return;
   samples_ += work.samples;
   row_sums_.add(work);
@@ -40,6 +38,11 @@ void ProgressBoard::add(Rank worker, const WorkDone& work, Time now) {
   }
 }
 
+void ProgressBoard::set_clocks(const ClockReport& report) {
+  if (report.clocks.size() == clocks_.size()) clocks_ = report.clocks;
+  spread_max_ = std::max(spread_max_, report.spread_max);
+}
+
 void ProgressBoard::leave(Rank worker) {
   if (worker < left_.size()) left_[worker] = true;
 }
@@ -48,9 +51,8 @@ std::vector<MetricsRow> ProgressBoard::take_rows() { return std::exchange(rows_,
 
 MetricsRow ProgressBoard::now(Time now) const {
   Sums sums;
-  for (const Recent& moment : recent_) sums.add({.samples = moment.sums.samples,
-                                                 .loss_sum = moment.sums.loss,
-                                                 .correct = moment.sums.correct});
+  for (const Recent& moment : recent_)
+    sums.add({.samples = moment.sums.samples, .loss_sum = moment.sums.loss, .correct = moment.sums.correct});
   const Time since = recent_.empty() ? start_ : std::max(start_, recent_.front().time - 100ms);
   return row(sums, seconds(now - since), now);
 }
@@ -72,7 +74,7 @@ MetricsRow ProgressBoard::row(const Sums& sums, double over_seconds, Time now) c
     if (!left_[worker]) slowest = std::min(slowest, clocks_[worker]);
   }
   row.clock_min = slowest == ~Step{0} ? row.clock_max : slowest;
-  row.step = plan_.leased ? samples_ / std::max<std::uint64_t>(1, plan_.batch) : row.clock_max;
+  row.step = plan_.leased ? samples_ / std::max<std::uint64_t>(1, plan_.batch) : reported_step_;
   row.epoch = static_cast<double>(row.step) / static_cast<double>(per_epoch);
   return row;
 }

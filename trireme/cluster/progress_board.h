@@ -19,6 +19,10 @@ class ProgressBoard {
 
   void add(Rank worker, const WorkDone& work, Time now);
 
+  /// The clocks of all workers at one moment, as a server knows them. Workers' own reports arrive at different moments,
+  /// so their difference would show the reports' delay, not the workers'.
+  void set_clocks(const ClockReport& report);
+
   /// `worker` takes part no more; the spread of clocks is over the others.
   void leave(Rank worker);
 
@@ -48,9 +52,10 @@ class ProgressBoard {
   std::vector<Step> clocks_;
   std::vector<bool> left_;
   Step spread_max_ = 0;
+  Step reported_step_ = 0;  // the furthest any worker has got, by its own word
   std::uint64_t samples_ = 0;  // since the start
   double lr_ = 0;
-  Sums row_sums_;              // since the last row
+  Sums row_sums_;  // since the last row
   Time row_start_{};
   std::deque<Recent> recent_;  // the last seconds, for the present rate and loss
   std::vector<MetricsRow> rows_;

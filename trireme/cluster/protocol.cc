@@ -6,10 +6,14 @@ std::string to_string(Role role) { return role == Role::kWorker ? "worker" : "se
 
 std::string to_string(JobState state) {
   switch (state) {
-    case JobState::kGathering: return "gathering";
-    case JobState::kRunning: return "running";
-    case JobState::kFailed: return "failed";
-    case JobState::kFinished: return "finished";
+    case JobState::kGathering:
+      return "gathering";
+    case JobState::kRunning:
+      return "running";
+    case JobState::kFailed:
+      return "failed";
+    case JobState::kFinished:
+      return "finished";
   }
   return "?";
 }

@@ -70,11 +70,19 @@ struct WorkDone {
   NLOHMANN_DEFINE_TYPE_INTRUSIVE(WorkDone, clock, samples, loss_sum, correct, lr)
 };
 
+/// The clocks of all workers at one moment, from a server: it holds them back, so it knows.
+struct ClockReport {
+  std::vector<Step> clocks;  ///< by worker; empty = nothing known yet
+  Step spread_max = 0;       ///< the largest lead one worker ever had over another
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(ClockReport, clocks, spread_max)
+};
+
 struct Heartbeat {
   Role role = Role::kWorker;
   Rank rank = 0;
-  WorkDone work;
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(Heartbeat, role, rank, work)
+  WorkDone work;       ///< from workers
+  ClockReport clocks;  ///< from servers
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(Heartbeat, role, rank, work, clocks)
 };
 
 /// One line of metrics over all workers.
@@ -147,7 +155,7 @@ struct JobStatus {
   std::string reason;  ///< why it is in that state, for people
   View view = 0;
   Plan plan;
-  MetricsRow now;      ///< over the last moments
+  MetricsRow now;       ///< over the last moments
   Step spread_max = 0;  ///< the largest clock spread seen
   std::vector<Step> clocks;
   nlohmann::json result;

@@ -13,6 +13,13 @@ LeNetImpl::LeNetImpl(const std::vector<std::int64_t>& shape, std::int64_t classe
   fc1_ = register_module("fc1", torch::nn::Linear(16 * 5 * 5, 120));
   fc2_ = register_module("fc2", torch::nn::Linear(120, 84));
   fc3_ = register_module("fc3", torch::nn::Linear(84, classes));
+  for (torch::Tensor& parameter : parameters()) {
+    if (parameter.dim() > 1) {
+      torch::nn::init::kaiming_normal_(parameter, 0.0, torch::kFanIn, torch::kReLU);
+    } else {
+      torch::nn::init::zeros_(parameter);
+    }
+  }
 }
 
 torch::Tensor LeNetImpl::forward(const torch::Tensor& images) {

@@ -15,7 +15,8 @@ std::string Address::text() const {
 Address parse_address(const std::string& text) {
   const auto colon = text.rfind(':');
   Address address;
-  if (colon == std::string::npos || colon == 0) fail<InvalidArgument>("'{}' is not an address: expected host:port", text);
+  if (colon == std::string::npos || colon == 0)
+    fail<InvalidArgument>("'{}' is not an address: expected host:port", text);
   address.host = text.substr(0, colon);
   if (address.host.front() == '[' && address.host.back() == ']') {
     address.host = address.host.substr(1, address.host.size() - 2);
@@ -48,10 +49,14 @@ Transport parse_transport(const std::string& text) {
 
 std::string to_string(Transport transport) {
   switch (transport) {
-    case Transport::kAuto: return "auto";
-    case Transport::kShm: return "shm";
-    case Transport::kTcp: return "tcp";
-    case Transport::kTls: return "tls";
+    case Transport::kAuto:
+      return "auto";
+    case Transport::kShm:
+      return "shm";
+    case Transport::kTcp:
+      return "tcp";
+    case Transport::kTls:
+      return "tls";
   }
   return "?";
 }

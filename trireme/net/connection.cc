@@ -5,8 +5,8 @@
 #include "trireme/base/error.h"
 #include "trireme/base/log.h"
 #include "trireme/net/handshake.h"
-#include "trireme/net/tcp_channel.h"
 #include "trireme/net/shm_channel.h"
+#include "trireme/net/tcp_channel.h"
 #include "trireme/net/tls.h"
 
 namespace trireme::net {
@@ -18,9 +18,9 @@ void run_until(Socket& socket, awaitable<void> work, Deadline deadline, const st
   auto finished = asio::co_spawn(socket.get_executor(), std::move(work), asio::use_future);
   if (finished.wait_until(deadline.at()) != std::future_status::ready) {
     auto closed = asio::post(socket.get_executor(), asio::use_future([&socket] {
-      boost::system::error_code ignored;
-      socket.close(ignored);
-    }));
+                               boost::system::error_code ignored;
+                               socket.close(ignored);
+                             }));
     closed.wait();  // both, for the socket may be gone when we return
     finished.wait();
     fail<Timeout>("{} did not complete the handshake in time", peer);
@@ -42,8 +42,10 @@ awaitable<void> connect_tls(TlsStream& stream, const Address& address, const std
     co_await stream.async_handshake(asio::ssl::stream_base::client, use_awaitable);
   } catch (const boost::system::system_error& problem) {
     if (problem.code() == asio::error::operation_aborted) throw;
-    fail<Unauthenticated>("the TLS handshake failed ({}): it has another job's secret, or does not speak TLS; give both "
-                          "sides the same --secret-file", problem.code().message());
+    fail<Unauthenticated>(
+        "the TLS handshake failed ({}): it has another job's secret, or does not speak TLS; give both "
+        "sides the same --secret-file",
+        problem.code().message());
   }
   // A stranger could complete the handshake with a certificate instead of the key.
   if (SSL_session_reused(stream.native_handle()) != 1) fail<Unauthenticated>("it did not use the job's secret for TLS");
@@ -58,20 +60,18 @@ awaitable<void> connect_local(Local::socket& socket, const std::string& name, co
 std::shared_ptr<Channel> open_local(Loop& loop, const Address& address, const ConnectOptions& options,
                                     const std::shared_ptr<FrameReceiver>& receiver) {
   Local::socket socket(asio::make_strand(loop.context()));
-  run_until(socket, connect_local(socket, address.unix_name, options.secret), options.deadline,
-            options.peer_name);
+  run_until(socket, connect_local(socket, address.unix_name, options.secret), options.deadline, options.peer_name);
   const std::string peer = fmt::format("{} (shm {})", options.peer_name, address.text());
   return ShmChannel::offer(FileDescriptor(socket.release()), receiver,
-                           {.peer = peer, .limits = options.limits, .own_bell = std::make_shared<Bell>()}, options.deadline);
+                           {.peer = peer, .limits = options.limits, .own_bell = std::make_shared<Bell>()},
+                           options.deadline);
 }
 
 std::shared_ptr<Channel> open_tcp(Loop& loop, const Address& address, const ConnectOptions& options, bool encrypt,
                                   const std::shared_ptr<FrameReceiver>& receiver) {
   const std::string peer = fmt::format("{} ({} {})", options.peer_name, encrypt ? "tls" : "tcp", address.text());
-  const TcpChannelOptions channel{.peer = peer,
-                                  .limits = options.limits,
-                                  .pool = std::make_shared<BufferPool>(),
-                                  .context = loop.shared_context()};
+  const TcpChannelOptions channel{
+      .peer = peer, .limits = options.limits, .pool = std::make_shared<BufferPool>(), .context = loop.shared_context()};
   tcp::socket socket(asio::make_strand(loop.context()));
   if (!encrypt) {
     run_until(socket, connect_tcp(socket, address, options.secret), options.deadline, peer);
@@ -122,8 +122,8 @@ std::shared_ptr<Connection> Connection::try_open(Loop& loop, const Address& addr
                {{"peer", options.peer_name}, {"reason", problem.code().message()}});
     }
   }
-  const bool encrypt = options.transport == Transport::kTls ||
-                       (options.transport == Transport::kAuto && !is_loopback(address.host));
+  const bool encrypt =
+      options.transport == Transport::kTls || (options.transport == Transport::kAuto && !is_loopback(address.host));
   connection->channel_ = open_tcp(loop, address, options, encrypt, connection);
   connection->channel_->start();
   return connection;

@@ -16,9 +16,9 @@
 namespace trireme::net {
 
 struct ConnectOptions {
-  std::string secret;                       ///< of the job
+  std::string secret;  ///< of the job
   Transport transport = Transport::kAuto;
-  std::string peer_name = "the service";    ///< for messages: "server 2"
+  std::string peer_name = "the service";  ///< for messages: "server 2"
   Deadline deadline = Deadline::in(10s);
   FrameLimits limits;
 };
@@ -50,8 +50,8 @@ class Connection : public FrameReceiver, public std::enable_shared_from_this<Con
     std::uint16_t kind = 0;
     View view = 0;
     std::string body;
-    std::vector<Bytes> payload;          ///< not copied: stays valid until the reply, or until the connection is closed
-    std::vector<MutableBytes> sinks;     ///< where the reply's payload goes; the same contract
+    std::vector<Bytes> payload;       ///< not copied: stays valid until the reply, or until the connection is closed
+    std::vector<MutableBytes> sinks;  ///< where the reply's payload goes; the same contract
   };
 
   std::shared_ptr<PendingReply> send(Request request);
@@ -89,9 +89,9 @@ class Connection : public FrameReceiver, public std::enable_shared_from_this<Con
   std::shared_ptr<Channel> channel_;
   std::atomic<bool> closed_{false};
   std::mutex mutex_;
-  std::uint64_t next_request_ = 1;                                 // guarded by mutex_
+  std::uint64_t next_request_ = 1;                                  // guarded by mutex_
   std::map<std::uint64_t, std::shared_ptr<PendingReply>> pending_;  // guarded by mutex_
-  std::string closed_because_;                                     // guarded by mutex_
+  std::string closed_because_;                                      // guarded by mutex_
 };
 
 }  // namespace trireme::net

@@ -61,7 +61,8 @@ awaitable<void> greet(Stream& stream, const std::string& secret) {
   co_await asio::async_write(stream, asio::buffer(proof), use_awaitable);
   Verdict verdict = Verdict::kWrongSecret;
   co_await asio::async_read(stream, asio::buffer(&verdict, sizeof(verdict)), use_awaitable);
-  if (verdict != Verdict::kWelcome) fail<Unauthenticated>("it refused our secret: give both sides the same --secret-file");
+  if (verdict != Verdict::kWelcome)
+    fail<Unauthenticated>("it refused our secret: give both sides the same --secret-file");
 }
 
 /// Runs the server's side. Throws Unauthenticated (after telling the client why), or what the stream throws.

@@ -41,7 +41,7 @@ std::shared_ptr<Segment> Segment::map(FileDescriptor descriptor, std::size_t byt
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
     fail<InvalidArgument>("a peer offered shared memory whose size is not sealed: it could be cut off under us");
   }
-  struct stat status{};
+  struct stat status {};
   if (::fstat(descriptor.get(), &status) != 0) fail_errno("cannot inspect a peer's shared memory");
   if (bytes == 0 || static_cast<std::size_t>(status.st_size) != bytes) {
     fail<InvalidArgument>("a peer offered {} bytes of shared memory but announced {}", status.st_size, bytes);

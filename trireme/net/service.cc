@@ -56,8 +56,10 @@ class HandshakeWatch {
 
 std::string describe_refusal(const std::exception& problem) {
   const auto* failed = dynamic_cast<const boost::system::system_error*>(&problem);
-  const bool closed_by_watch = failed != nullptr && failed->code() == asio::error::operation_aborted;
-  return closed_by_watch ? "it did not prove the job's secret in time" : problem.what();
+  if (failed == nullptr) return problem.what();
+  if (failed->code() == asio::error::operation_aborted) return "it did not prove the job's secret in time";
+  if (failed->code() == asio::error::eof) return "it closed the connection during the handshake";
+  return failed->code().message();
 }
 
 }  // namespace
@@ -240,9 +242,9 @@ class Service::Impl {
       watch.call_off();
       const auto session = make_session();
       // The offer is one datagram-sized message that has begun to arrive: no wait to speak of.
-      const auto channel = ShmChannel::accept(FileDescriptor(socket.release()), session,
-                                              {.peer = peer, .limits = options_.limits, .own_bell = poller_->bell()},
-                                              Deadline::in(1s));
+      const auto channel =
+          ShmChannel::accept(FileDescriptor(socket.release()), session,
+                             {.peer = peer, .limits = options_.limits, .own_bell = poller_->bell()}, Deadline::in(1s));
       session->attach(channel);
       remember(session);
       poller_->add(channel);

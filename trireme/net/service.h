@@ -51,17 +51,17 @@ class RequestHandler {
 };
 
 struct ServiceOptions {
-  std::string name = "service";        ///< for threads and logs
-  std::string host = "127.0.0.1";      ///< where to listen; "0.0.0.0" for all interfaces
-  std::string advertise;               ///< the host that peers are told; empty = `host`
-  std::uint16_t port = 0;              ///< 0 = any free one; see address()
-  std::string secret;                  ///< of the job
-  bool allow_plain = false;            ///< accept unencrypted connections from other hosts
-  bool share_memory = true;            ///< also listen on a Unix socket for peers on this host
+  std::string name = "service";    ///< for threads and logs
+  std::string host = "127.0.0.1";  ///< where to listen; "0.0.0.0" for all interfaces
+  std::string advertise;           ///< the host that peers are told; empty = `host`
+  std::uint16_t port = 0;          ///< 0 = any free one; see address()
+  std::string secret;              ///< of the job
+  bool allow_plain = false;        ///< accept unencrypted connections from other hosts
+  bool share_memory = true;        ///< also listen on a Unix socket for peers on this host
   FrameLimits limits;
-  std::size_t threads = 1;             ///< that serve sockets; shared memory has one thread of its own
-  std::shared_ptr<BufferPool> pool;    ///< for payloads; made if absent
-  std::size_t max_unproven = 64;       ///< connections that may be in their handshake at the same time
+  std::size_t threads = 1;                          ///< that serve sockets; shared memory has one thread of its own
+  std::shared_ptr<BufferPool> pool;                 ///< for payloads; made if absent
+  std::size_t max_unproven = 64;                    ///< connections that may be in their handshake at the same time
   std::chrono::milliseconds handshake_within = 5s;  ///< closed if it takes longer
 };
 

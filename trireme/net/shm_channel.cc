@@ -26,7 +26,8 @@ ControlMessage wait_control(int socket, ControlMessage::Type type, Deadline dead
       fail<Corrupt>("the peer sent an unexpected message while setting up shared memory");
     }
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline.left());
-    if (left.count() == 0) fail<Timeout>("the peer did not set up shared memory within {} ms", deadline.allowed().count());
+    if (left.count() == 0)
+      fail<Timeout>("the peer did not set up shared memory within {} ms", deadline.allowed().count());
     pollfd waiting{socket, POLLIN, 0};
     ::poll(&waiting, 1, static_cast<int>(left.count()));
   }

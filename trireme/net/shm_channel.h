@@ -92,13 +92,13 @@ class ShmChannel final : public Channel {
   std::atomic<bool> backlog_{false};  // queue_ is not empty: the consumer's thread retries
 
   std::mutex send_mutex_;
-  std::deque<OutFrame> queue_;                               // frames that did not fit; guarded by send_mutex_
-  std::uint64_t next_segment_ = 1;                           // guarded by send_mutex_
-  std::vector<std::shared_ptr<Segment>> own_segments_;       // keeps what we shared; guarded by send_mutex_
+  std::deque<OutFrame> queue_;                          // frames that did not fit; guarded by send_mutex_
+  std::uint64_t next_segment_ = 1;                      // guarded by send_mutex_
+  std::vector<std::shared_ptr<Segment>> own_segments_;  // keeps what we shared; guarded by send_mutex_
 
   std::recursive_mutex poll_mutex_;  // one thread consumes at a time; recursive: a receiver may close the channel
   std::map<std::uint64_t, std::shared_ptr<Segment>> peer_segments_;  // guarded by poll_mutex_
-  std::string record_;                                       // reused; guarded by poll_mutex_
+  std::string record_;                                               // reused; guarded by poll_mutex_
 };
 
 }  // namespace trireme::net

@@ -64,7 +64,8 @@ void ShmPoller::sleep() {
   std::vector<pollfd> waiting{{bell_->descriptor(), POLLIN, 0}};
   for (const auto& channel : channels_) waiting.push_back({channel->socket(), POLLIN, 0});
   if (quiet) {
-    const bool backlog = std::any_of(channels_.begin(), channels_.end(), [](const auto& c) { return c->has_backlog(); });
+    const bool backlog =
+        std::any_of(channels_.begin(), channels_.end(), [](const auto& c) { return c->has_backlog(); });
     const int ready = ::poll(waiting.data(), waiting.size(), backlog ? 1 : 200);
     if (ready > 0 && waiting[0].revents != 0) bell_->silence();
   }

@@ -29,7 +29,7 @@ class ShmPoller {
 
   std::shared_ptr<Bell> bell_ = std::make_shared<Bell>();
   std::mutex mutex_;
-  std::vector<std::shared_ptr<ShmChannel>> added_;     // guarded by mutex_
+  std::vector<std::shared_ptr<ShmChannel>> added_;  // guarded by mutex_
   std::atomic<bool> some_added_{false};
   std::vector<std::shared_ptr<ShmChannel>> channels_;  // the thread's own
   std::uint64_t turns_ = 0;                            // the thread's own

@@ -27,9 +27,7 @@ class StreamChannel final : public Channel, public std::enable_shared_from_this<
   StreamChannel(Owned stream, std::weak_ptr<FrameReceiver> receiver, TcpChannelOptions options)
       : options_(std::move(options)), stream_(std::move(stream)), receiver_(std::move(receiver)) {}
 
-  void start() override {
-    asio::co_spawn(executor(), read_loop(this->shared_from_this()), asio::detached);
-  }
+  void start() override { asio::co_spawn(executor(), read_loop(this->shared_from_this()), asio::detached); }
 
   void send(OutFrame frame) override {
     frame.header.body_bytes = static_cast<std::uint32_t>(frame.body.size());
@@ -111,6 +109,8 @@ class StreamChannel final : public Channel, public std::enable_shared_from_this<
         }
         co_await asio::async_write(stream_of(stream_), buffers, in_large_steps, use_awaitable);
       }
+    } catch (const boost::system::system_error& problem) {
+      shut_down(problem.code().message());
     } catch (const std::exception& problem) {
       shut_down(problem.what());
     }
@@ -168,7 +168,7 @@ std::shared_ptr<Channel> make_tcp_channel(tcp::socket socket, std::weak_ptr<Fram
 std::shared_ptr<Channel> make_tls_channel(std::unique_ptr<TlsStream> stream, std::weak_ptr<FrameReceiver> receiver,
                                           TcpChannelOptions options) {
   return std::make_shared<StreamChannel<std::unique_ptr<TlsStream>>>(std::move(stream), std::move(receiver),
-                                                                      std::move(options));
+                                                                     std::move(options));
 }
 
 }  // namespace trireme::net

@@ -34,6 +34,7 @@ Chunk::Chunk(const ChunkPolicy& policy, std::span<float> parameters, std::atomic
       version_word_(version_word),
       state_(state_floats(policy.update.rule) * parameters.size()),
       left_(policy.workers, false),
+      told_{.finished = std::vector<Step>(policy.workers, 0)},
       clock_(policy.workers, 0),
       seen_version_(policy.workers, 0) {}
 
@@ -67,6 +68,7 @@ void Chunk::push(Contribution contribution) {
   } else {
     push_at_once(std::move(contribution));
   }
+  measure_spread();
 }
 
 void Chunk::push_synchronous(Contribution contribution) {
@@ -77,8 +79,7 @@ void Chunk::push_synchronous(Contribution contribution) {
       other = std::move(contribution);
       return;
     }
-    const bool overlap =
-        other.lanes.first < contribution.lanes.end() && contribution.lanes.first < other.lanes.end();
+    const bool overlap = other.lanes.first < contribution.lanes.end() && contribution.lanes.first < other.lanes.end();
     if (overlap) {
       fail<InvalidArgument>("workers {} and {} both push lane {} of step {}", other.worker, contribution.worker,
                             std::max(other.lanes.first, contribution.lanes.first), contribution.step);
@@ -94,8 +95,8 @@ void Chunk::finish_rounds() {
     for (const Contribution& contribution : waiting_) {
       if (contribution.step == version_) round.push_back(&contribution);
     }
-    if (round.empty() || !round_complete(policy_.consistency, static_cast<std::uint32_t>(round.size()),
-                                         active_workers())) {
+    if (round.empty() ||
+        !round_complete(policy_.consistency, static_cast<std::uint32_t>(round.size()), active_workers())) {
       return;
     }
     std::sort(round.begin(), round.end(),
@@ -163,6 +164,10 @@ void Chunk::answer(const Contribution& contribution, bool counted) {
     std::memcpy(contribution.copy_to, parameters_.data(), parameters_.size_bytes());
   }
   seen_version_[contribution.worker] = version_;
+  if (contribution.gradient != nullptr) {
+    Step& finished = told_.finished[contribution.worker];
+    finished = std::max(finished, contribution.step + 1);  // a push that was sent again may be an old one
+  }
   contribution.waiter->chunk_done({.version = version_, .counted = counted, .stop = stop_});
 }
 
@@ -187,6 +192,22 @@ void Chunk::leave(Rank worker) {
   } else {
     release_held();
   }
+}
+
+void Chunk::measure_spread() {
+  Step slowest = ~Step{0};
+  Step fastest = 0;
+  for (std::uint32_t worker = 0; worker < policy_.workers; ++worker) {
+    if (left_[worker]) continue;
+    slowest = std::min(slowest, told_.finished[worker]);
+    fastest = std::max(fastest, told_.finished[worker]);
+  }
+  if (slowest < fastest) told_.spread_max = std::max(told_.spread_max, fastest - slowest);
+}
+
+Chunk::Clocks Chunk::clocks() {
+  const std::lock_guard lock(mutex_);
+  return told_;
 }
 
 Step Chunk::slowest_clock() const {

@@ -29,13 +29,13 @@ class ChunkWaiter {
 /// A worker's gradient of one step for one chunk, or what is needed to answer it.
 struct Contribution {
   Rank worker = 0;
-  Step step = 0;               ///< steps this worker had finished before: also the sequence number of its pushes
-  LaneRange lanes;             ///< whose sum it is
-  double samples = 0;          ///< how many samples it sums: its weight in the average
+  Step step = 0;       ///< steps this worker had finished before: also the sequence number of its pushes
+  LaneRange lanes;     ///< whose sum it is
+  double samples = 0;  ///< how many samples it sums: its weight in the average
   double lr = 0;
-  bool stop = false;           ///< ask everybody to stop after this step
+  bool stop = false;                ///< ask everybody to stop after this step
   const float* gradient = nullptr;  ///< sum over samples; valid until `waiter` is told
-  float* copy_to = nullptr;    ///< where the new parameters are written before `waiter` is told; may be `gradient`; null = nowhere
+  float* copy_to = nullptr;         ///< gets the new parameters before `waiter` is told; may be `gradient`; null = nobody
   std::shared_ptr<ChunkWaiter> waiter;
 };
 
@@ -70,6 +70,13 @@ class Chunk {
   /// The worker will push no more: nobody waits for it.
   void leave(Rank worker);
 
+  /// How many steps each worker has been told are finished, and the largest lead one ever had over another.
+  struct Clocks {
+    std::vector<Step> finished;  ///< by worker
+    Step spread_max = 0;
+  };
+  Clocks clocks();
+
   std::size_t state_bytes() const { return state_.size() * sizeof(float); }
   std::span<float> parameters() { return parameters_; }
 
@@ -80,6 +87,7 @@ class Chunk {
   void release_held();
   void apply(std::span<const Contribution* const> contributions, double factor);
   void answer(const Contribution& contribution, bool counted);
+  void measure_spread();
   Step slowest_clock() const;
   std::uint32_t active_workers() const;
 
@@ -89,15 +97,16 @@ class Chunk {
 
   std::mutex mutex_;  // guards all below, and writes to parameters_
   std::vector<float> state_;
-  Step version_ = 0;                    // steps; some of them without samples
-  Step updates_ = 0;                    // steps that changed something: what the rule counts
-  bool assigned_ = false;               // the initial values are there
-  std::vector<Contribution> early_;     // pulls that came before them
+  Step version_ = 0;                 // steps; some of them without samples
+  Step updates_ = 0;                 // steps that changed something: what the rule counts
+  bool assigned_ = false;            // the initial values are there
+  std::vector<Contribution> early_;  // pulls that came before them
   bool stop_ = false;
-  std::vector<bool> left_;              // by worker
-  std::vector<Step> clock_;             // by worker: pushes applied (ssp, asp)
-  std::vector<Step> seen_version_;      // by worker: version it last got (staleness)
-  std::vector<Contribution> waiting_;   // bsp: gradients not yet used; ssp: applied, but held back
+  std::vector<bool> left_;             // by worker
+  Clocks told_;  // what the workers know
+  std::vector<Step> clock_;            // by worker: pushes applied (ssp, asp)
+  std::vector<Step> seen_version_;     // by worker: version it last got (staleness)
+  std::vector<Contribution> waiting_;  // bsp: gradients not yet used; ssp: applied, but held back
 };
 
 }  // namespace trireme::ps

@@ -11,15 +11,14 @@ namespace {
 
 constexpr std::size_t kMaxRequestChunks = 512;          // keeps a request's body small
 constexpr std::size_t kNetworkRequestBytes = 1u << 20;  // small enough that a server updates while the next one arrives
-constexpr std::size_t kPullsAhead = 4;                  // by server: what it copies to send stays in its cache
 
 }  // namespace
 
 struct Client::Peer {
   Rank rank;
   std::shared_ptr<net::Connection> connection;
-  std::uint64_t gradient_segment = 0;          // its id for the server; 0 = gradients travel in the payload
-  std::shared_ptr<net::Segment> parameters;    // the server's, mapped; null = parameters travel in the payload
+  std::uint64_t gradient_segment = 0;        // its id for the server; 0 = gradients travel in the payload
+  std::shared_ptr<net::Segment> parameters;  // the server's, mapped; null = parameters travel in the payload
 };
 
 struct Client::Sent {
@@ -66,13 +65,13 @@ void Client::open(std::vector<TableSpec> tables, const TableOptions& options) {
                       .lanes = options_.lanes};
   for (const auto& peer : peers_) {
     request.server = peer->rank;
-    const auto reply = peer->connection->call<OpenReply>(kOpen, options_.view, request,
-                                                         Deadline::in(options_.timeout), "the opening of tables");
+    const auto reply = peer->connection->call<OpenReply>(kOpen, options_.view, request, Deadline::in(options_.timeout),
+                                                         "the opening of tables");
     if (reply.segment == 0) continue;
     peer->gradient_segment = peer->connection->channel().share(gradient_segment_);
     peer->parameters = peer->connection->channel().shared(reply.segment);
-    const std::uint64_t expected = version_words_bytes(layout_.server_chunks(peer->rank)) +
-                                   layout_.server_floats(peer->rank) * sizeof(float);
+    const std::uint64_t expected =
+        version_words_bytes(layout_.server_chunks(peer->rank)) + layout_.server_floats(peer->rank) * sizeof(float);
     if (!peer->parameters || peer->parameters->bytes().size() < expected) {
       fail<Corrupt>("{} shared memory of another size than its tables", peer->connection->peer());
     }
@@ -111,22 +110,10 @@ void Client::assign() {
 }
 
 StepOutcome Client::pull() {
-  const bool shared = std::all_of(peers_.begin(), peers_.end(), [](const auto& peer) { return peer->parameters; });
-  StepOutcome outcome{.oldest = ~Step{0}};
-  std::vector<std::uint32_t> slice;
-  std::size_t bytes = 0;
-  for (std::uint32_t i = 0; i < layout_.chunks().size(); ++i) {
-    slice.push_back(i);
-    bytes += layout_.chunks()[i].place.count * sizeof(float);
-    if (shared || bytes < kNetworkRequestBytes * peers_.size()) continue;
-    send_chunks(slice, {}, /*push=*/false, /*pull=*/true);
-    settle(kPullsAhead * peers_.size(), outcome);
-    slice.clear();
-    bytes = 0;
-  }
-  send_chunks(slice, {}, /*push=*/false, /*pull=*/true);
-  settle(0, outcome);
-  return outcome;
+  std::vector<std::uint32_t> chunks(layout_.chunks().size());
+  for (std::uint32_t i = 0; i < chunks.size(); ++i) chunks[i] = i;
+  send_chunks(chunks, {}, /*push=*/false, /*pull=*/true);
+  return finish();
 }
 
 void Client::push(std::span<const std::uint32_t> tables, const PushInfo& info, bool pull) {
@@ -189,16 +176,10 @@ void Client::send(Peer& peer, std::span<const std::uint32_t> chunks, const PushI
 
 StepOutcome Client::finish() {
   StepOutcome outcome{.oldest = ~Step{0}};
-  settle(0, outcome);
-  return outcome;
-}
-
-void Client::settle(std::size_t ahead, StepOutcome& outcome) {
   const Deadline deadline = Deadline::in(options_.timeout);
-  std::deque<Sent> sent;  // forgotten if one of them fails
+  std::vector<Sent> sent;
   sent.swap(sent_);
-  for (; sent.size() > ahead; sent.pop_front()) {
-    const Sent& request = sent.front();
+  for (const Sent& request : sent) {
     const auto frame = request.peer->connection->wait(request.pending, deadline, "a push or pull");
     const auto reply = net::decode_body<ExchangeReply>(frame.body_bytes());
     if (request.pull && request.peer->parameters) copy_shared(*request.peer, request.chunks, deadline);
@@ -207,14 +188,13 @@ void Client::settle(std::size_t ahead, StepOutcome& outcome) {
     outcome.counted = outcome.counted && reply.counted;
     outcome.stop = outcome.stop || reply.stop;
   }
-  sent_.swap(sent);
+  return outcome;
 }
 
 void Client::copy_shared(const Peer& peer, std::span<const std::uint32_t> chunks, Deadline deadline) {
   const std::byte* base = peer.parameters->bytes().data();
   const auto* words = reinterpret_cast<const std::atomic<std::uint64_t>*>(base);
-  const auto* floats =
-      reinterpret_cast<const float*>(base + version_words_bytes(layout_.server_chunks(peer.rank)));
+  const auto* floats = reinterpret_cast<const float*>(base + version_words_bytes(layout_.server_chunks(peer.rank)));
   for (const std::uint32_t index : chunks) {
     const Layout::Chunk& chunk = layout_.chunks()[index];
     const auto& word = words[chunk.server_index];

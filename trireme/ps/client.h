@@ -1,6 +1,5 @@
 #pragma once
 
-#include <deque>
 #include <memory>
 #include <span>
 #include <string>
@@ -26,11 +25,11 @@ struct ClientOptions {
 
 /// What one push stands for.
 struct PushInfo {
-  Step step = 0;        ///< steps this worker has finished
-  LaneRange lanes;      ///< whose gradients are summed in it
-  double samples = 0;   ///< how many samples
+  Step step = 0;       ///< steps this worker has finished
+  LaneRange lanes;     ///< whose gradients are summed in it
+  double samples = 0;  ///< how many samples
   double lr = 0;
-  bool stop = false;    ///< ask everybody to stop after this step
+  bool stop = false;  ///< ask everybody to stop after this step
 };
 
 /// How a step ended for this worker.
@@ -93,8 +92,6 @@ class Client {
 
   void send(Peer& peer, std::span<const std::uint32_t> chunks, const PushInfo& info, bool push, bool pull);
   void send_chunks(std::span<const std::uint32_t> chunks, const PushInfo& info, bool push, bool pull);
-  /// Waits for the oldest requests until at most `ahead` are on their way; adds their answers to `outcome`.
-  void settle(std::size_t ahead, StepOutcome& outcome);
   void copy_shared(const Peer& peer, std::span<const std::uint32_t> chunks, Deadline deadline);
 
   ClientOptions options_;
@@ -104,7 +101,7 @@ class Client {
   std::span<float> parameters_;
   std::shared_ptr<net::Segment> gradient_segment_;
   std::span<float> gradients_;
-  std::deque<Sent> sent_;
+  std::vector<Sent> sent_;
 };
 
 }  // namespace trireme::ps

@@ -25,9 +25,12 @@ Consistency parse_consistency(const std::string& text) {
 
 std::string to_string(const Consistency& consistency) {
   switch (consistency.mode) {
-    case Consistency::Mode::kBsp: return "bsp";
-    case Consistency::Mode::kSsp: return fmt::format("ssp:{}", consistency.slack);
-    case Consistency::Mode::kAsp: return "asp";
+    case Consistency::Mode::kBsp:
+      return "bsp";
+    case Consistency::Mode::kSsp:
+      return fmt::format("ssp:{}", consistency.slack);
+    case Consistency::Mode::kAsp:
+      return "asp";
   }
   return "?";
 }

@@ -114,10 +114,8 @@ void Exchange::chunk_done(const ChunkReply& reply) {
 }
 
 void Exchange::send_reply() {
-  const ExchangeReply reply{.oldest = oldest_.load(),
-                            .newest = newest_.load(),
-                            .counted = counted_.load(),
-                            .stop = stop_.load()};
+  const ExchangeReply reply{
+      .oldest = oldest_.load(), .newest = newest_.load(), .counted = counted_.load(), .stop = stop_.load()};
   std::vector<Bytes> payload;
   if (reply_buffer_) payload.push_back({reply_buffer_.get(), bytes_});
   session_->reply(frame_.header, reply, std::move(payload), reply_buffer_);

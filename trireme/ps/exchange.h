@@ -14,8 +14,7 @@ namespace trireme::ps {
 class Exchange final : public ChunkWaiter, public std::enable_shared_from_this<Exchange> {
  public:
   /// Checks that everything the request refers to exists and fits. Throws InvalidArgument or Corrupt.
-  Exchange(net::SessionPtr session, net::InFrame frame, ExchangeRequest request, Tables& tables,
-           net::BufferPool& pool);
+  Exchange(net::SessionPtr session, net::InFrame frame, ExchangeRequest request, Tables& tables, net::BufferPool& pool);
 
   std::size_t size() const { return parts_.size(); }
   std::size_t bytes() const { return bytes_; }

@@ -3,7 +3,9 @@
 namespace trireme::ps {
 namespace {
 
-std::uint64_t aligned(std::uint64_t floats) { return (floats + kChunkAlignment - 1) / kChunkAlignment * kChunkAlignment; }
+std::uint64_t aligned(std::uint64_t floats) {
+  return (floats + kChunkAlignment - 1) / kChunkAlignment * kChunkAlignment;
+}
 
 }  // namespace
 

@@ -16,11 +16,11 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TableSpec, name, elements)
 
 /// What a worker may ask a server.
 enum Request : std::uint16_t {
-  kOpen = 1,    ///< OpenRequest -> OpenReply: agree on the tables; the first one creates them
-  kAssign = 2,  ///< ExchangeRequest -> Done: initial values, from the chief
+  kOpen = 1,      ///< OpenRequest -> OpenReply: agree on the tables; the first one creates them
+  kAssign = 2,    ///< ExchangeRequest -> Done: initial values, from the chief
   kExchange = 3,  ///< ExchangeRequest -> ExchangeReply: push, pull, or both, of many chunks
-  kLeave = 4,   ///< LeaveRequest -> Done: this worker will push no more
-  kStats = 5,   ///< Nothing -> ServerStats
+  kLeave = 4,     ///< LeaveRequest -> Done: this worker will push no more
+  kStats = 5,     ///< Nothing -> ServerStats
 };
 
 struct Nothing {
@@ -58,16 +58,16 @@ struct ExchangeRequest {
   bool stop = false;
   bool push = false;
   bool pull = false;
-  std::vector<std::uint32_t> chunks;   ///< the server's own numbering
-  std::uint64_t segment = 0;           ///< where the gradients lie: shared memory; 0 = in the payload, chunk after chunk
+  std::vector<std::uint32_t> chunks;  ///< the server's own numbering
+  std::uint64_t segment = 0;          ///< where the gradients lie: shared memory; 0 = in the payload, chunk after chunk
   std::vector<std::uint64_t> offsets;  ///< floats from the start of the segment, one per chunk
   NLOHMANN_DEFINE_TYPE_INTRUSIVE(ExchangeRequest, worker, step, first_lane, lane_count, samples, lr, stop, push, pull,
                                  chunks, segment, offsets)
 };
 
 struct ExchangeReply {
-  Step oldest = 0;     ///< version of the chunk with the fewest updates
-  Step newest = 0;     ///< and with the most
+  Step oldest = 0;      ///< version of the chunk with the fewest updates
+  Step newest = 0;      ///< and with the most
   bool counted = true;  ///< false: for some chunk the gradient came too late
   bool stop = false;
   NLOHMANN_DEFINE_TYPE_INTRUSIVE(ExchangeReply, oldest, newest, counted, stop)

@@ -1,11 +1,11 @@
 #include "trireme/ps/server.h"
 
-#include <boost/asio/thread_pool.hpp>
+#include <unistd.h>
 
 #include <condition_variable>
 #include <fstream>
 
-#include <unistd.h>
+#include <boost/asio/thread_pool.hpp>
 
 #include "trireme/base/error.h"
 #include "trireme/base/log.h"
@@ -44,15 +44,26 @@ class Server::Impl final : public net::RequestHandler {
             .chunks = tables ? tables->size() : 0};
   }
 
+  Chunk::Clocks clocks() const {
+    const auto tables = this->tables();
+    return tables ? tables->clocks() : Chunk::Clocks{};
+  }
+
   void on_request(const net::SessionPtr& session, net::InFrame frame) override {
     check_view(frame.header);
     switch (frame.header.kind) {
-      case kOpen: return open(session, frame);
-      case kAssign: return exchange(session, std::move(frame))->assign();
-      case kExchange: return spread(exchange(session, std::move(frame)));
-      case kLeave: return leave(session, frame);
-      case kStats: return session->reply(frame.header, stats());
-      default: fail<InvalidArgument>("a parameter server does not know request kind {}", frame.header.kind);
+      case kOpen:
+        return open(session, frame);
+      case kAssign:
+        return exchange(session, std::move(frame))->assign();
+      case kExchange:
+        return spread(exchange(session, std::move(frame)));
+      case kLeave:
+        return leave(session, frame);
+      case kStats:
+        return session->reply(frame.header, stats());
+      default:
+        fail<InvalidArgument>("a parameter server does not know request kind {}", frame.header.kind);
     }
   }
 
@@ -144,6 +155,8 @@ const net::Address& Server::address() const { return impl_->address(); }
 void Server::set_view(View view) { impl_->set_view(view); }
 
 ServerStats Server::stats() const { return impl_->stats(); }
+
+Chunk::Clocks Server::clocks() const { return impl_->clocks(); }
 
 std::uint64_t resident_bytes() {
   std::uint64_t total = 0;

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "trireme/net/service.h"
+#include "trireme/ps/chunk.h"
 #include "trireme/ps/protocol.h"
 
 namespace trireme::ps {
@@ -30,6 +31,9 @@ class Server {
   void set_view(View view);
 
   ServerStats stats() const;
+
+  /// The workers' clocks as this server knows them: for the master.
+  Chunk::Clocks clocks() const;
 
  private:
   class Impl;

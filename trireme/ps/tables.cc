@@ -6,8 +6,8 @@ namespace trireme::ps {
 namespace {
 
 // What a request can make us allocate.
-constexpr std::uint32_t kMaxParties = 1u << 16;                       // workers, servers, lanes
-constexpr double kMaxFloats = static_cast<double>(1ull << 40);        // of all servers together
+constexpr std::uint32_t kMaxParties = 1u << 16;                 // workers, servers, lanes
+constexpr double kMaxFloats = static_cast<double>(1ull << 40);  // of all servers together
 constexpr double kMaxChunks = static_cast<double>(1u << 24);
 
 void check_description(const OpenRequest& description) {
@@ -54,9 +54,10 @@ void Tables::check_same(const OpenRequest& other) const {
   const nlohmann::json theirs(other);
   for (const auto& [field, value] : ours.items()) {
     if (theirs.at(field) != value) {
-      fail<InvalidArgument>("this server already holds the tables of a job with another '{}': {} here, {} asked for; "
-                            "do all workers run the same program with the same flags?",
-                            field, value.dump().substr(0, 200), theirs.at(field).dump().substr(0, 200));
+      fail<InvalidArgument>(
+          "this server already holds the tables of a job with another '{}': {} here, {} asked for; "
+          "do all workers run the same program with the same flags?",
+          field, value.dump().substr(0, 200), theirs.at(field).dump().substr(0, 200));
     }
   }
 }
@@ -64,6 +65,13 @@ void Tables::check_same(const OpenRequest& other) const {
 Chunk& Tables::chunk(std::uint32_t index) {
   if (index >= chunks_.size()) fail<InvalidArgument>("there is no chunk {} here, only {}", index, chunks_.size());
   return chunks_[index];
+}
+
+Chunk::Clocks Tables::clocks() {
+  if (chunks_.empty()) return {};
+  Chunk::Clocks clocks = chunks_.front().clocks();
+  for (Chunk& chunk : chunks_) clocks.spread_max = std::max(clocks.spread_max, chunk.clocks().spread_max);
+  return clocks;
 }
 
 std::uint64_t Tables::state_bytes() const {

@@ -27,6 +27,9 @@ class Tables {
   std::uint64_t parameter_bytes() const { return parameter_bytes_; }
   std::uint64_t state_bytes() const;
 
+  /// The workers' clocks at one moment, and the largest spread any chunk has seen.
+  Chunk::Clocks clocks();
+
  private:
   OpenRequest description_;
   ChunkPolicy policy_;

@@ -28,7 +28,10 @@ struct Job::LocalCluster {
                                     .master = place.master,
                                     .own_address = server->address(),
                                     .secret = place.secret},
-                                   {});
+                                   {.clocks = [this] {
+                                     const auto clocks = server->clocks();
+                                     return cluster::ClockReport{clocks.finished, clocks.spread_max};
+                                   }});
         server->set_view(member.view().view);
         std::mutex mutex;
         std::unique_lock lock(mutex);

@@ -32,7 +32,7 @@ struct TrainOptions {
 
   ps::UpdateConfig optimizer{.rule = ps::Rule::kAdam};
   double lr = 1e-3;
-  std::string schedule = "constant";  ///< see make_schedule
+  std::string schedule = "cosine";    ///< see make_schedule
   Step warmup = 0;
   double clip_norm = 0;               ///< each lane's mean gradient is scaled down to this norm; 0 = off
 

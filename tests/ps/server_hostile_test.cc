@@ -1,0 +1,128 @@
+// Requests that no client of ours would send, from somebody who knows the secret.
+#include "trireme/base/error.h"
+#include "trireme/ps/client.h"
+#include "trireme/ps/server.h"
+
+#include "tests/support/expect_fails.h"
+
+namespace trireme::ps {
+namespace {
+
+const std::string kSecret = "the secret of these tests";
+
+OpenRequest good_open() { return {.tables = {{"t", 10'000}}, .max_chunk_bytes = 16u << 10}; }
+
+struct HostileTest : ::testing::TestWithParam<net::Transport> {
+  Server server{{.service = {.name = "server", .secret = kSecret}}};
+  net::Loop loop{"client"};
+  std::shared_ptr<net::Connection> connection =
+      net::Connection::open(loop, server.address(), {.secret = kSecret, .transport = GetParam()});
+
+  ~HostileTest() override {
+    EXPECT_NO_THROW(ask<ServerStats>(kStats, Nothing{})) << "the server lives, and so does the connection";
+    connection->close();
+  }
+
+  template <typename Reply, typename Ask>
+  Reply ask(std::uint16_t kind, const Ask& body) {
+    return connection->call<Reply>(kind, 0, body, Deadline::in(10s), "something");
+  }
+
+  void open() { ask<OpenReply>(kOpen, good_open()); }
+
+  ExchangeReply exchange(const ExchangeRequest& request, std::size_t payload_bytes, std::uint16_t kind = kExchange) {
+    const std::vector<std::byte> payload(payload_bytes);
+    const auto pending = connection->send({.kind = kind, .body = net::encode_body(request), .payload = {payload}});
+    return net::decode_body<ExchangeReply>(connection->wait(pending, Deadline::in(10s), "it").body_bytes());
+  }
+
+  static ExchangeRequest push_of(std::vector<std::uint32_t> chunks) {
+    return {.lane_count = 1, .samples = 1, .lr = 0.1, .push = true, .chunks = std::move(chunks)};
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Over, HostileTest, ::testing::Values(net::Transport::kShm, net::Transport::kTcp),
+                         [](const auto& test) { return to_string(test.param); });
+
+TEST_P(HostileTest, NothingBeforeTheTablesAreOpen) {
+  EXPECT_FAILS(exchange(push_of({0}), 0), InvalidArgument, "no tables yet");
+  EXPECT_FAILS(ask<Done>(kLeave, LeaveRequest{0}), InvalidArgument, "no tables yet");
+  EXPECT_FAILS(ask<Done>(99, Nothing{}), InvalidArgument, "kind 99");
+  EXPECT_FAILS(ask<Done>(kOpen, Nothing{}), Corrupt, "tables");
+}
+
+TEST_P(HostileTest, TablesThatCannotBe) {
+  const auto refused = [&](const auto& change) {
+    OpenRequest request = good_open();
+    change(request);
+    EXPECT_THROW(ask<OpenReply>(kOpen, request), InvalidArgument) << nlohmann::json(request).dump();
+  };
+  refused([](OpenRequest& r) { r.tables.clear(); });
+  refused([](OpenRequest& r) { r.tables[0].elements = 0; });
+  refused([](OpenRequest& r) { r.tables[0].elements = ~std::uint64_t{0}; });
+  refused([](OpenRequest& r) { r.tables[0].elements = std::uint64_t{1} << 40; });
+  refused([](OpenRequest& r) { r.max_chunk_bytes = 0; });
+  refused([](OpenRequest& r) { r.servers = 0; });
+  refused([](OpenRequest& r) { r.server = 1; });
+  refused([](OpenRequest& r) { r.workers = 0xffffffff; });
+  refused([](OpenRequest& r) { r.lanes = 0; });
+  refused([](OpenRequest& r) { r.update.beta1 = 2; });
+  refused([](OpenRequest& r) { r.consistency.backups = 5; });
+  refused([](OpenRequest& r) { r.consistency.mode = static_cast<Consistency::Mode>(9); });
+  open();
+}
+
+TEST_P(HostileTest, ChunksAndSizesThatDoNotExist) {
+  open();
+  const auto chunks = static_cast<std::uint32_t>(server.stats().chunks);
+  EXPECT_FAILS(exchange(push_of({chunks}), 0), InvalidArgument, "no chunk");
+  EXPECT_FAILS(exchange(push_of({0xffffffff}), 0), InvalidArgument, "no chunk");
+  EXPECT_FAILS(exchange(push_of({}), 0), InvalidArgument, "no chunk");
+  EXPECT_FAILS(exchange(push_of({0}), 12), Corrupt, "12 bytes");
+  EXPECT_FAILS(exchange(push_of({0}), 0), Corrupt, "0 bytes");
+  ExchangeRequest pull{.pull = true, .chunks = {0}};
+  EXPECT_FAILS(exchange(pull, 8), Corrupt, "8 bytes");
+  pull.chunks = std::vector<std::uint32_t>(20'000, 0);
+  EXPECT_FAILS(exchange(pull, 0), InvalidArgument, "20000 chunks");
+  EXPECT_FAILS(exchange(push_of({0}), 0, kAssign), Corrupt, "0 bytes");
+}
+
+TEST_P(HostileTest, WorkersLanesAndNumbersThatCannotBe) {
+  open();
+  const Layout layout(good_open().tables, 1, {.max_chunk_bytes = 16u << 10});
+  const std::size_t bytes = layout.chunks()[0].place.count * sizeof(float);
+  const auto refused = [&](const auto& change) {
+    ExchangeRequest request = push_of({0});
+    change(request);
+    EXPECT_THROW(exchange(request, bytes), InvalidArgument);
+  };
+  refused([](ExchangeRequest& r) { r.worker = 1; });
+  refused([](ExchangeRequest& r) { r.first_lane = 1; });
+  refused([](ExchangeRequest& r) { r.lane_count = 0; });
+  refused([](ExchangeRequest& r) { r.samples = -1; });
+  refused([](ExchangeRequest& r) { r.lr = std::nan(""); });
+  EXPECT_EQ(exchange(push_of({0}), bytes).newest, 1u);
+}
+
+TEST_P(HostileTest, SharedMemoryThatIsNotThereOrTooSmall) {
+  open();
+  ExchangeRequest request = push_of({0});
+  request.offsets = {0};
+  request.segment = 77;
+  EXPECT_FAILS(exchange(request, 0), InvalidArgument, "never shared");
+  if (GetParam() != net::Transport::kShm) return;
+  request.segment = connection->channel().share(net::Segment::create("small", 4096));
+  EXPECT_FAILS(exchange(request, 0), Corrupt, "shared memory that holds 1024");
+  request.segment = connection->channel().share(net::Segment::create("large", 1u << 20));
+  EXPECT_EQ(exchange(request, 0).newest, 1u);
+  request.step = 1;
+  for (const std::uint64_t offset : {~std::uint64_t{0}, std::uint64_t{1} << 62, (std::uint64_t{1} << 18) - 1}) {
+    request.offsets = {offset};
+    EXPECT_FAILS(exchange(request, 0), Corrupt, "shared memory");
+  }
+  request.offsets = {};
+  EXPECT_FAILS(exchange(request, 0), Corrupt, "0 offsets");
+}
+
+}  // namespace
+}  // namespace trireme::ps

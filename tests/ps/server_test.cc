@@ -1,0 +1,280 @@
+// Servers and clients over each transport against a serial reference.
+#include "trireme/ps/server.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "trireme/base/error.h"
+#include "trireme/base/random.h"
+#include "trireme/ps/client.h"
+#include "trireme/ps/update_rule.h"
+
+#include "tests/support/expect_fails.h"
+
+namespace trireme::ps {
+namespace {
+
+const std::string kSecret = "the secret of these tests";
+const std::vector<TableSpec> kTables{{"weight", 50'000}, {"bias", 11}};
+const Client::TableOptions kAdam{.update = {.rule = Rule::kAdam}, .placement = {.max_chunk_bytes = 16u << 10}};
+
+struct Job {
+  explicit Job(std::uint32_t servers_wanted, std::uint32_t workers_wanted = 2, std::size_t compute_threads = 0)
+      : workers(workers_wanted) {
+    for (Rank rank = 0; rank < servers_wanted; ++rank) {
+      servers.push_back(std::make_unique<Server>(ServerOptions{
+          .service = {.name = "server", .secret = kSecret}, .rank = rank, .compute_threads = compute_threads}));
+    }
+  }
+
+  ClientOptions client_options(Rank worker, net::Transport transport) const {
+    ClientOptions options{.worker = worker,
+                          .workers = workers,
+                          .lanes = workers,
+                          .secret = kSecret,
+                          .transport = transport,
+                          .timeout = 20s};
+    for (const auto& server : servers) options.servers.push_back(server->address());
+    return options;
+  }
+
+  std::uint32_t workers;
+  std::vector<std::unique_ptr<Server>> servers;
+};
+
+float initial(std::size_t i) { return static_cast<float>(i % 100) * 0.01f; }
+
+/// The sum of `worker`'s gradients over its samples in `step`.
+void fill_gradient(std::span<float> gradient, Rank worker, Step step) {
+  RandomStream random(mix_seed(worker, step));
+  for (float& value : gradient) value = static_cast<float>(random.uniform() - 0.5);
+}
+
+/// What one worker does in bsp; all its parameters at the end.
+std::vector<float> work(net::Loop& loop, const ClientOptions& options, Step steps) {
+  Client client(loop, options);
+  client.open(kTables, kAdam);
+  if (options.worker == 0) {
+    for (std::uint32_t table = 0; table < kTables.size(); ++table) {
+      const auto values = client.parameters(table);
+      for (std::size_t i = 0; i < values.size(); ++i) values[i] = initial(i);
+    }
+    client.assign();
+  }
+  client.pull();
+  EXPECT_EQ(client.parameters(0)[5], initial(5));
+  for (Step step = 0; step < steps; ++step) {
+    for (std::uint32_t table = 0; table < kTables.size(); ++table) {
+      fill_gradient(client.gradients(table), options.worker, 10 * step + table);
+    }
+    const PushInfo info{.step = step, .lanes = {options.worker, 1}, .samples = 4.0 + options.worker, .lr = 0.01};
+    for (const std::uint32_t table : {1u, 0u}) client.push(std::span(&table, 1), info);
+    const StepOutcome outcome = client.finish();
+    EXPECT_EQ(outcome.oldest, step + 1);
+    EXPECT_EQ(outcome.newest, step + 1);
+    EXPECT_TRUE(outcome.counted);
+    EXPECT_FALSE(outcome.stop);
+  }
+  std::vector<float> result;
+  for (std::uint32_t table = 0; table < kTables.size(); ++table) {
+    const auto values = client.parameters(table);
+    result.insert(result.end(), values.begin(), values.end());
+  }
+  client.leave();
+  return result;
+}
+
+/// The same by one process without servers.
+std::vector<float> reference(Step steps) {
+  std::vector<float> result;
+  for (std::uint32_t table = 0; table < kTables.size(); ++table) {
+    const std::size_t size = kTables[table].elements;
+    std::vector<float> values(size), state(2 * size), gradient(size), other(size);
+    for (std::size_t i = 0; i < size; ++i) values[i] = initial(i);
+    for (Step step = 0; step < steps; ++step) {
+      fill_gradient(gradient, 0, 10 * step + table);
+      fill_gradient(other, 1, 10 * step + table);
+      for (std::size_t i = 0; i < size; ++i) gradient[i] += other[i];
+      apply_update(kAdam.update, {.step = step + 1, .lr = 0.01, .gradient_scale = 1.0 / 9.0}, values,
+                   state_at(Rule::kAdam, state, size), gradient);
+    }
+    result.insert(result.end(), values.begin(), values.end());
+  }
+  return result;
+}
+
+struct ServerTest : ::testing::TestWithParam<std::tuple<net::Transport, std::uint32_t>> {};
+
+INSTANTIATE_TEST_SUITE_P(
+    Over, ServerTest,
+    ::testing::Combine(::testing::Values(net::Transport::kShm, net::Transport::kTcp, net::Transport::kTls),
+                       ::testing::Values(1u, 2u)),
+    [](const auto& test) { return to_string(std::get<0>(test.param)) + std::to_string(std::get<1>(test.param)); });
+
+TEST_P(ServerTest, TwoWorkersGetTheBitsOfTheSerialReference) {
+  const auto [transport, servers] = GetParam();
+  const Job job(servers, 2, /*compute_threads=*/servers == 2 ? 2 : 0);
+  net::Loop loop("client");
+  std::vector<float> second;
+  std::thread other([&, options = job.client_options(1, transport)] { second = work(loop, options, 20); });
+  const std::vector<float> first = work(loop, job.client_options(0, transport), 20);
+  other.join();
+  EXPECT_EQ(first, second);
+  EXPECT_EQ(first, reference(20));
+}
+
+TEST_P(ServerTest, StatisticsAddUp) {
+  const auto [transport, servers] = GetParam();
+  const Job job(servers, 1);
+  net::Loop loop("client");
+  Client client(loop, job.client_options(0, transport));
+  client.open(kTables, kAdam);
+  std::uint64_t parameters = 0;
+  std::uint64_t state = 0;
+  for (const ServerStats& stats : client.server_stats()) {
+    parameters += stats.parameter_bytes;
+    state += stats.state_bytes;
+    EXPECT_GT(stats.resident_bytes, stats.parameter_bytes);
+    EXPECT_GT(stats.chunks, 0u);
+  }
+  EXPECT_GE(parameters, 50'011 * sizeof(float));
+  EXPECT_EQ(state, 2 * 50'011 * sizeof(float));
+  EXPECT_THAT(client.transports(), ::testing::HasSubstr("server 0 (" + to_string(transport)));
+}
+
+TEST(Server, ARequestOfAnotherViewIsRefused) {
+  const Job job(1, 1);
+  net::Loop loop("client");
+  job.servers[0]->set_view(3);
+  auto options = job.client_options(0, net::Transport::kTcp);
+  options.view = 2;
+  Client stale(loop, options);
+  EXPECT_FAILS(stale.open(kTables, kAdam), StaleView, "view 3", "view 2", "rejoin");
+  options.view = 3;
+  Client current(loop, options);
+  current.open(kTables, kAdam);
+  job.servers[0]->set_view(4);
+  EXPECT_FAILS(current.pull(), StaleView, "view 4");
+}
+
+TEST(Server, WorkersThatDisagreeAreToldAboutWhat) {
+  const Job job(1, 2);
+  net::Loop loop("client");
+  Client first(loop, job.client_options(0, net::Transport::kTcp));
+  first.open(kTables, kAdam);
+  const auto refused = [&](const std::vector<TableSpec>& tables, const Client::TableOptions& table_options,
+                           const std::string& field, ClientOptions options) {
+    Client other(loop, std::move(options));
+    EXPECT_FAILS(other.open(tables, table_options), InvalidArgument, "'" + field + "'", "same flags");
+  };
+  const auto options = job.client_options(1, net::Transport::kTcp);
+  refused({{"weight", 50'000}}, kAdam, "tables", options);
+  auto sgd = kAdam;
+  sgd.update.rule = Rule::kSgd;
+  refused(kTables, sgd, "update", options);
+  auto asp = kAdam;
+  asp.consistency.mode = Consistency::Mode::kAsp;
+  refused(kTables, asp, "consistency", options);
+  auto lanes = options;
+  lanes.lanes = 8;
+  refused(kTables, kAdam, "lanes", lanes);
+  Client second(loop, options);
+  EXPECT_NO_THROW(second.open(kTables, kAdam));
+}
+
+TEST(Server, AStopReachesEveryWorkerAfterTheSameStep) {
+  const Job job(2, 2);
+  net::Loop loop("client");
+  const auto run = [&](Rank worker) {
+    Client client(loop, job.client_options(worker, net::Transport::kAuto));
+    client.open(kTables, kAdam);
+    if (worker == 0) client.assign();
+    client.pull();
+    const std::uint32_t tables[] = {0, 1};
+    for (Step step = 0;; ++step) {
+      client.push(tables,
+                  {.step = step, .lanes = {worker, 1}, .samples = 1, .lr = 0.01, .stop = worker == 1 && step == 7});
+      if (client.finish().stop) return step;
+    }
+  };
+  Step second = 0;
+  std::thread other([&] { second = run(1); });
+  EXPECT_EQ(run(0), 7u);
+  other.join();
+  EXPECT_EQ(second, 7u);
+}
+
+TEST(Server, InterruptEndsAWait) {
+  const Job job(2, 2);
+  net::Loop loop("client");
+  for (const auto transport : {net::Transport::kShm, net::Transport::kTcp}) {
+    Client client(loop, job.client_options(0, transport));
+    client.open(kTables, kAdam);
+    client.assign();
+    const std::uint32_t tables[] = {0, 1};
+    client.push(tables, {.step = 0, .lanes = {0, 1}, .samples = 1, .lr = 0.1});  // waits for worker 1
+    std::thread other([&] { client.interrupt("the job failed"); });
+    EXPECT_FAILS(client.finish(), PeerLost, "the job failed");
+    other.join();
+  }
+}
+
+/// Everything a server must survive: it lives while workers are killed at any moment.
+TEST(Server, AKilledWorkerDoesNotHarmTheServer) {
+  for (const auto transport : {net::Transport::kShm, net::Transport::kTcp, net::Transport::kTls}) {
+    int ends[2];
+    ASSERT_EQ(::pipe(ends), 0);
+    const pid_t child = ::fork();  // before this process has threads
+    if (child == 0) {
+      net::Address address;
+      char buffer[1024];
+      const auto got = ::read(ends[0], buffer, sizeof(buffer));
+      address = net::decode_body<net::Address>(as_bytes(std::string_view(buffer, static_cast<std::size_t>(got))));
+      net::Loop loop("client");
+      Client client(
+          loop,
+          {.worker = 1, .workers = 2, .lanes = 2, .secret = kSecret, .servers = {address}, .transport = transport});
+      client.open(kTables, kAdam);
+      const std::uint32_t tables[] = {0, 1};
+      for (Step step = 0;; ++step) {
+        client.push(tables, {.step = step, .lanes = {1, 1}, .samples = 1, .lr = 0.01});
+        client.finish();
+      }
+    }
+    {
+      const Job job(1, 2);
+      const std::string address = net::encode_body(job.servers[0]->address());
+      ASSERT_GT(::write(ends[1], address.data(), address.size()), 0);
+      net::Loop loop("client");
+      Client client(loop, job.client_options(0, transport));
+      client.open(kTables, kAdam);
+      client.assign();
+      const std::uint32_t tables[] = {0, 1};
+      Step step = 0;
+      const auto push = [&] { client.push(tables, {.step = step++, .lanes = {0, 1}, .samples = 1, .lr = 0.01}); };
+      while (step < 20) {
+        push();
+        client.finish();
+      }
+      push();
+      ::kill(child, SIGKILL);
+      ::waitpid(child, nullptr, 0);
+      Client healer(loop, job.client_options(1, transport));  // what the owner of the job would do for it
+      healer.open(kTables, kAdam);
+      healer.leave();
+      for (int i = 0; i < 5; ++i) {
+        client.finish();
+        push();
+      }
+      client.finish();
+    }
+    ::close(ends[0]);
+    ::close(ends[1]);
+  }
+}
+
+}  // namespace
+}  // namespace trireme::ps
