@@ -8,6 +8,13 @@ if(torch_sources)
   target_include_directories(trireme_torch SYSTEM PUBLIC ${TORCH_INCLUDE_DIRS})
   target_link_libraries(trireme_torch PUBLIC trireme_core ${TORCH_LIBRARIES})
   target_precompile_headers(trireme_torch PRIVATE <torch/torch.h>)
+  # Some LibTorch packages bring a copy of {fmt} of another version, and theirs is found first. Header-only, it needs no
+  # library to match it.
+  foreach(folder ${TORCH_INCLUDE_DIRS})
+    if(EXISTS ${folder}/fmt/format.h AND NOT folder STREQUAL "/usr/include")
+      target_compile_definitions(trireme_torch PUBLIC FMT_HEADER_ONLY)
+    endif()
+  endforeach()
 
   if(EXISTS ${CMAKE_SOURCE_DIR}/trireme/cli/worker_main.cc)
     add_executable(trireme-worker trireme/cli/worker_main.cc trireme/cli/train_flags.cc)

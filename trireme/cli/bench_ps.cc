@@ -3,28 +3,23 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <fstream>
-#include <functional>
 #include <limits>
+#include <memory>
 #include <numeric>
-#include <optional>
-#include <thread>
 #include <vector>
 
 #include "trireme/base/deadline.h"
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
 #include "trireme/base/random.h"
+#include "trireme/cli/bench_process.h"
 #include "trireme/cli/bench_report.h"
 #include "trireme/ps/client.h"
 #include "trireme/ps/server.h"
@@ -37,106 +32,6 @@ using Clock = std::chrono::steady_clock;
 constexpr std::size_t kKiB = 1u << 10;
 constexpr std::size_t kMiB = 1u << 20;
 constexpr std::size_t kLargeBytes = 100 * kMiB;  // beyond any cache
-constexpr auto kSilence = 60s;                   // a process of ours that says nothing for so long hangs
-
-// ---- Processes: forked, connected by one socket each, gone when this one is.
-
-/// Messages between this process and one it forked.
-class Link {
- public:
-  explicit Link(FileDescriptor socket) : socket_(std::move(socket)) {}
-
-  /// Should the other side be gone, `receive` tells.
-  void send(const Json& message) const {
-    const std::string text = message.dump();
-    [[maybe_unused]] const auto sent = ::send(socket_.get(), text.data(), text.size(), MSG_NOSIGNAL);
-  }
-
-  /// Nothing when the other side is gone. Throws Timeout.
-  std::optional<Json> receive() const {
-    pollfd waiting{socket_.get(), POLLIN, 0};
-    constexpr auto kLimit = std::chrono::milliseconds(kSilence).count();
-    int ready = 0;
-    do {
-      ready = ::poll(&waiting, 1, static_cast<int>(kLimit));
-    } while (ready < 0 && errno == EINTR);
-    if (ready == 0)
-      fail<Timeout>("a process of the benchmark said nothing for {} ms: the machine may be overloaded", kLimit);
-    std::string text(64 * kKiB, '\0');
-    const auto bytes = ::recv(socket_.get(), text.data(), text.size(), 0);
-    if (bytes <= 0) return std::nullopt;
-    return Json::parse(text.substr(0, static_cast<std::size_t>(bytes)));
-  }
-
- private:
-  FileDescriptor socket_;
-};
-
-/// A forked process that runs one function. Killed, if need be, and reaped by the destructor; killed by the kernel when
-/// we die.
-class Child {
- public:
-  Child(std::string name, const std::function<void(const Link&)>& work) : name_(std::move(name)) {
-    std::array<int, 2> ends{};
-    if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) fail_errno("cannot make a socket");
-    link_.emplace(FileDescriptor(ends[0]));
-    FileDescriptor theirs(ends[1]);
-    const pid_t parent = ::getpid();
-    std::fflush(nullptr);
-    pid_ = ::fork();
-    if (pid_ < 0) fail_errno(fmt::format("cannot start {}", name_));
-    if (pid_ == 0) run(parent, std::move(theirs), work);
-  }
-
-  ~Child() {
-    link_.reset();
-    ::kill(pid_, SIGKILL);
-    ::waitpid(pid_, nullptr, 0);
-  }
-  Child(const Child&) = delete;
-  Child& operator=(const Child&) = delete;
-
-  void send(const Json& message) const { link_->send(message); }
-
-  /// The next message. Throws what the process failed with, or how it ended.
-  Json receive() const {
-    const auto message = link_->receive();
-    if (!message) fail<PeerLost>("{} ended before its work was done: {}", name_, how_it_ended());
-    if (message->contains("error")) fail<Error>("{} failed: {}", name_, message->at("error").get<std::string>());
-    return *message;
-  }
-
-  pid_t pid() const { return pid_; }
-
- private:
-  std::string how_it_ended() const {
-    siginfo_t info{};
-    ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOWAIT);
-    if (info.si_code == CLD_EXITED) return fmt::format("exit status {}", info.si_status);
-    return fmt::format("signal {}; was it killed, or is memory short?", info.si_status);
-  }
-
-  [[noreturn]] static void run(pid_t parent, FileDescriptor socket, const std::function<void(const Link&)>& work) {
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (::getppid() != parent) ::_exit(1);  // it died before we asked
-    constexpr int kOnly = 3;                // besides the standard ones; our siblings' sockets are not ours
-    ::dup2(socket.release(), kOnly);
-    ::close_range(kOnly + 1, ~0u, 0);
-    const Link link{FileDescriptor(kOnly)};
-    int status = 0;
-    try {
-      work(link);
-    } catch (const std::exception& problem) {
-      status = 1;
-      link.send({{"error", problem.what()}});
-    }
-    ::_exit(status);  // nothing of the parent's is flushed or destroyed here
-  }
-
-  std::string name_;
-  std::optional<Link> link_;
-  pid_t pid_ = -1;
-};
 
 /// The most that a process had resident so far.
 std::uint64_t peak_resident_bytes(pid_t pid) {
@@ -177,7 +72,7 @@ double time_median(const Effort& effort, const Work& work) {
 double gigabytes_per_second(std::size_t bytes, double time) { return static_cast<double>(bytes) / time / 1e9; }
 
 double memcpy_gbps(const Effort& effort) {
-  const Child child("memcpy", [&](const Link& link) {
+  const BenchProcess child("memcpy", [&](const BenchLink& link) {
     std::vector<std::byte> from(kLargeBytes, std::byte{1});
     std::vector<std::byte> to(kLargeBytes, std::byte{2});
     link.send(time_median(effort, [&] {
@@ -190,7 +85,7 @@ double memcpy_gbps(const Effort& effort) {
 }
 
 /// Takes streams of kLargeBytes into memory, each answered by one byte.
-void receive_streams(const Link& link) {
+void receive_streams(const BenchLink& link) {
   const FileDescriptor listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{.sin_family = AF_INET, .sin_port = 0, .sin_addr = {htonl(INADDR_LOOPBACK)}, .sin_zero = {}};
   socklen_t length = sizeof(address);
@@ -213,7 +108,7 @@ void receive_streams(const Link& link) {
   }
 }
 
-void send_streams(const Link& link, in_port_t port, const Effort& effort) {
+void send_streams(const BenchLink& link, in_port_t port, const Effort& effort) {
   const FileDescriptor stream(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const sockaddr_in address{
       .sin_family = AF_INET, .sin_port = port, .sin_addr = {htonl(INADDR_LOOPBACK)}, .sin_zero = {}};
@@ -238,9 +133,10 @@ void send_streams(const Link& link, in_port_t port, const Effort& effort) {
 }
 
 double tcp_gbps(const Effort& effort) {
-  const Child receiver("the receiver of the raw stream", receive_streams);
+  const BenchProcess receiver("the receiver of the raw stream", receive_streams);
   const auto port = receiver.receive().get<in_port_t>();
-  const Child sender("the sender of the raw stream", [&](const Link& link) { send_streams(link, port, effort); });
+  const BenchProcess sender("the sender of the raw stream",
+                            [&](const BenchLink& link) { send_streams(link, port, effort); });
   return gigabytes_per_second(kLargeBytes, sender.receive().get<double>());
 }
 
@@ -258,19 +154,17 @@ struct JobShape {
 };
 
 /// A server as `trireme serve` sets it up on this machine.
-void serve(const Link& link, Rank rank, const std::string& secret) {
-  const std::size_t cores = std::thread::hardware_concurrency();
-  const ps::Server server(
-      {.service = {.name = "server", .secret = secret, .threads = std::clamp<std::size_t>(cores / 2, 1, 4)},
-       .rank = rank,
-       .compute_threads = cores > 2 ? std::min<std::size_t>(cores / 2, 8) : 0});
+void serve(const BenchLink& link, Rank rank, const std::string& secret) {
+  const ps::Server server({.service = {.name = "server", .secret = secret, .threads = ps::default_service_threads()},
+                           .rank = rank,
+                           .compute_threads = ps::default_compute_threads()});
   link.send(nlohmann::json(server.address()));
   link.receive();  // until the parent has no more use for us
 }
 
 /// A worker that does what the parent says: {"op", "effort"} is prepared and, after a second message that all workers
 /// get at the same time, measured.
-void work(const Link& link, const JobShape& job, Rank rank, const std::string& secret,
+void work(const BenchLink& link, const JobShape& job, Rank rank, const std::string& secret,
           const std::vector<net::Address>& servers) {
   const std::uint64_t resident_before = ps::resident_bytes();
   net::Loop loop("worker");
@@ -316,13 +210,14 @@ class Job {
     const std::string secret = random_hex(16);
     std::vector<net::Address> addresses;
     for (Rank rank = 0; rank < shape.servers; ++rank) {
-      servers_.push_back(std::make_unique<Child>(fmt::format("server {}", rank),
-                                                 [&, rank](const Link& link) { serve(link, rank, secret); }));
+      servers_.push_back(std::make_unique<BenchProcess>(
+          fmt::format("server {}", rank), [&, rank](const BenchLink& link) { serve(link, rank, secret); }));
       addresses.push_back(nlohmann::json(servers_.back()->receive()).get<net::Address>());
     }
     for (Rank rank = 0; rank < shape.workers; ++rank) {
-      workers_.push_back(std::make_unique<Child>(
-          fmt::format("worker {}", rank), [&, rank](const Link& link) { work(link, shape, rank, secret, addresses); }));
+      workers_.push_back(std::make_unique<BenchProcess>(
+          fmt::format("worker {}", rank),
+          [&, rank](const BenchLink& link) { work(link, shape, rank, secret, addresses); }));
     }
     for (const auto& worker : workers_) {
       resident_before_.push_back(worker->receive().at("resident_before").get<std::uint64_t>());
@@ -356,9 +251,9 @@ class Job {
 
  private:
   JobShape shape_;
-  std::vector<std::unique_ptr<Child>> servers_;
-  std::vector<std::unique_ptr<Child>> workers_;  // they go first
-  std::vector<std::uint64_t> resident_before_;   // by worker
+  std::vector<std::unique_ptr<BenchProcess>> servers_;
+  std::vector<std::unique_ptr<BenchProcess>> workers_;  // they go first
+  std::vector<std::uint64_t> resident_before_;          // by worker
 };
 
 // ---- The whole.

@@ -1,6 +1,8 @@
+#include <poll.h>
+
 #include <future>
 #include <memory>
-#include <thread>
+#include <mutex>
 
 #include "trireme/base/error.h"
 #include "trireme/base/log.h"
@@ -9,8 +11,6 @@
 #include "trireme/cluster/membership.h"
 #include "trireme/launch/signal_watcher.h"
 #include "trireme/ps/server.h"
-
-#include <poll.h>
 
 namespace trireme::cli {
 namespace {
@@ -44,14 +44,10 @@ cluster::JobEnvironment find_place(const ServeFlags& flags) {
   return place;
 }
 
-std::size_t compute_threads(int asked) {
-  if (asked >= 0) return static_cast<std::size_t>(asked);
-  const unsigned cores = std::thread::hardware_concurrency();
-  return cores > 2 ? std::min(8u, cores / 2) : 0;  // with two cores the thread that receives also updates
-}
-
 int serve(const ServeFlags& flags) {
   const auto place = find_place(flags);
+  const std::size_t compute_threads =
+      flags.threads < 0 ? ps::default_compute_threads() : static_cast<std::size_t>(flags.threads);
   set_up_logging({.role = fmt::format("server {}", place.rank)});
   launch::SignalWatcher signals;
   ps::Server server({.service = {.name = "server",
@@ -60,9 +56,9 @@ int serve(const ServeFlags& flags) {
                                  .port = place.listen.port,
                                  .secret = place.secret,
                                  .allow_plain = flags.allow_plain || place.transport == net::Transport::kTcp,
-                                 .threads = std::max(1u, std::min(4u, std::thread::hardware_concurrency() / 2))},
+                                 .threads = ps::default_service_threads()},
                      .rank = place.rank,
-                     .compute_threads = compute_threads(flags.threads)});
+                     .compute_threads = compute_threads});
   log_info("listens", {{"address", server.address().text()}});
   net::Loop loop("server-net");
   std::promise<std::string> ended;  // empty: the job is over; else why it failed

@@ -12,10 +12,28 @@
 namespace trireme::net {
 namespace {
 
-/// Runs `work` on the loop; when the deadline passes first, closes `socket` and throws Timeout.
+/// How a coroutine ended, as a value: it goes to another thread, where it is thrown again.
+struct Ending {
+  boost::system::error_code code;
+  ErrorBody error;
+};
+
+awaitable<Ending> ending_of(awaitable<void> work) {
+  Ending ending;
+  try {
+    co_await std::move(work);
+  } catch (const boost::system::system_error& problem) {
+    ending.code = problem.code();
+  } catch (const std::exception& problem) {
+    ending.error = describe_error(problem);
+  }
+  co_return ending;
+}
+
+/// Runs `work` on the socket's loop; when the deadline passes first, closes `socket` and throws Timeout.
 template <typename Socket>
 void run_until(Socket& socket, awaitable<void> work, Deadline deadline, const std::string& peer) {
-  auto finished = asio::co_spawn(socket.get_executor(), std::move(work), asio::use_future);
+  auto finished = asio::co_spawn(socket.get_executor(), ending_of(std::move(work)), asio::use_future);
   if (finished.wait_until(deadline.at()) != std::future_status::ready) {
     auto closed = asio::post(socket.get_executor(), asio::use_future([&socket] {
                                boost::system::error_code ignored;
@@ -25,7 +43,9 @@ void run_until(Socket& socket, awaitable<void> work, Deadline deadline, const st
     finished.wait();
     fail<Timeout>("{} did not complete the handshake in time", peer);
   }
-  finished.get();
+  const Ending ending = finished.get();
+  if (ending.code) throw boost::system::system_error(ending.code);
+  if (!ending.error.type.empty()) throw_error(ending.error);
 }
 
 awaitable<void> connect_tcp(tcp::socket& socket, const Address& address, const std::string& secret) {
@@ -87,6 +107,7 @@ std::shared_ptr<Channel> open_tcp(Loop& loop, const Address& address, const Conn
 
 std::shared_ptr<Connection> Connection::open(Loop& loop, const Address& address, ConnectOptions options) {
   auto pause = 10ms;
+  boost::system::error_code refused;
   for (;;) {
     try {
       return try_open(loop, address, options);
@@ -95,10 +116,14 @@ std::shared_ptr<Connection> Connection::open(Loop& loop, const Address& address,
         fail<PeerLost>("{} at {} closed the connection during the handshake: its log says why", options.peer_name,
                        address.text());
       }
-      const bool not_yet = problem.code() == asio::error::connection_refused;
+      refused = problem.code();
+      const bool not_yet = refused == asio::error::connection_refused;
       if (!not_yet || options.deadline.left() < pause) {
-        fail<PeerLost>("cannot reach {} at {}: {}", options.peer_name, address.text(), problem.code().message());
+        fail<PeerLost>("cannot reach {} at {}: {}", options.peer_name, address.text(), refused.message());
       }
+    } catch (const Timeout&) {
+      if (!refused) throw;  // else the time was up in the middle of another attempt
+      fail<PeerLost>("cannot reach {} at {}: {}", options.peer_name, address.text(), refused.message());
     } catch (const Unauthenticated& problem) {
       fail<Unauthenticated>("{} at {} cannot be trusted: {}", options.peer_name, address.text(), problem.what());
     }

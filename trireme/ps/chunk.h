@@ -35,7 +35,7 @@ struct Contribution {
   double lr = 0;
   bool stop = false;                ///< ask everybody to stop after this step
   const float* gradient = nullptr;  ///< sum over samples; valid until `waiter` is told
-  float* copy_to = nullptr;         ///< gets the new parameters before `waiter` is told; may be `gradient`; null = nobody
+  float* copy_to = nullptr;         ///< where the new parameters go first; may be `gradient`; null = nowhere
   std::shared_ptr<ChunkWaiter> waiter;
 };
 
@@ -103,7 +103,7 @@ class Chunk {
   std::vector<Contribution> early_;  // pulls that came before them
   bool stop_ = false;
   std::vector<bool> left_;             // by worker
-  Clocks told_;  // what the workers know
+  Clocks told_;                        // what the workers know
   std::vector<Step> clock_;            // by worker: pushes applied (ssp, asp)
   std::vector<Step> seen_version_;     // by worker: version it last got (staleness)
   std::vector<Contribution> waiting_;  // bsp: gradients not yet used; ssp: applied, but held back

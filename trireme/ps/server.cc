@@ -2,8 +2,9 @@
 
 #include <unistd.h>
 
-#include <condition_variable>
+#include <algorithm>
 #include <fstream>
+#include <thread>
 
 #include <boost/asio/thread_pool.hpp>
 
@@ -157,6 +158,13 @@ void Server::set_view(View view) { impl_->set_view(view); }
 ServerStats Server::stats() const { return impl_->stats(); }
 
 Chunk::Clocks Server::clocks() const { return impl_->clocks(); }
+
+std::size_t default_service_threads() { return std::clamp<std::size_t>(std::thread::hardware_concurrency() / 2, 1, 4); }
+
+std::size_t default_compute_threads() {
+  const std::size_t cores = std::thread::hardware_concurrency();
+  return cores > 2 ? std::min<std::size_t>(cores / 2, 8) : 0;
+}
 
 std::uint64_t resident_bytes() {
   std::uint64_t total = 0;

@@ -40,6 +40,11 @@ class Server {
   std::unique_ptr<Impl> impl_;
 };
 
+/// What suits this machine: half of its cores for each, at most 4 that serve sockets (at least one) and 8 that update.
+/// With two cores no thread only updates: the one that received the request does it.
+std::size_t default_service_threads();
+std::size_t default_compute_threads();
+
 /// Resident memory of this process in bytes.
 std::uint64_t resident_bytes();
 

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+#include "trireme/data/memory_dataset.h"
+#include "trireme/train/trainer.h"
+
+#include "tests/support/temp_folder.h"
+
+namespace trireme {
+
+/// A job of this process alone, whose run folder goes away with it.
+class AloneJob {
+ public:
+  AloneJob() {
+    std::filesystem::current_path(folder_.path());
+    job_ = Job::join(std::nullopt);
+  }
+  ~AloneJob() {
+    job_.reset();
+    std::filesystem::current_path(before_);
+  }
+  AloneJob(const AloneJob&) = delete;
+  AloneJob& operator=(const AloneJob&) = delete;
+
+  Job& operator*() { return *job_; }
+  Job* operator->() { return job_.get(); }
+
+ private:
+  const std::filesystem::path before_ = std::filesystem::current_path();
+  TempFolder folder_;
+  std::unique_ptr<Job> job_;
+};
+
+/// `count` points of the plane; class 1 is where the first coordinate is positive, by a margin.
+inline std::shared_ptr<data::MemoryDataset> make_points(std::uint64_t count, std::uint64_t seed = 1) {
+  data::MemoryDataset::Content content{.name = "points", .shape = {2}, .classes = 2, .features = {}, .labels = {}};
+  RandomStream random(seed);
+  for (std::uint64_t i = 0; i < count; ++i) {
+    const auto label = static_cast<std::int64_t>(random.below(2));
+    const double x = 0.2 + random.uniform();
+    content.features.push_back(static_cast<float>(label == 1 ? x : -x));
+    content.features.push_back(static_cast<float>(random.normal()));
+    content.labels.push_back(label);
+  }
+  return std::make_shared<data::MemoryDataset>(std::move(content));
+}
+
+/// Two numbers in, two classes out.
+inline Model make_linear() {
+  torch::manual_seed(7);
+  return torch::nn::Linear(2, 2);
+}
+
+}  // namespace trireme

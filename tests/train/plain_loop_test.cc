@@ -1,0 +1,92 @@
+// The trainer, with master, parameter server, lanes and prefetch, against a training loop in plain LibTorch.
+
+#include <memory>
+
+#include <gtest/gtest.h>
+
+#include "trireme/data/fashion_mnist.h"
+#include "trireme/models/lenet.h"
+
+#include "tests/train/alone.h"
+
+namespace trireme {
+namespace {
+
+constexpr Step kSteps = 50;
+constexpr std::uint64_t kBatch = 64;
+
+const data::Split& fashion_mnist() {
+  static const data::Split split = data::load_fashion_mnist();
+  return split;
+}
+
+models::LeNet make_lenet() {
+  torch::manual_seed(11);
+  return {std::vector<std::int64_t>{1, 28, 28}, 10};
+}
+
+/// What everybody who does not use Trireme writes.
+std::vector<torch::Tensor> train_plainly(torch::optim::Optimizer& optimizer, models::LeNet& net) {
+  const data::Dataset& train = *fashion_mnist().train;
+  const data::Sampler order({.samples = train.size(), .batch = kBatch, .seed = 5});
+  data::Batch batch;
+  for (Step step = 0; step < kSteps; ++step) {
+    train.read(order.indices(step, 0), batch);
+    const auto images = torch::from_blob(batch.features.data(), {static_cast<std::int64_t>(kBatch), 1, 28, 28});
+    const auto labels = torch::from_blob(batch.labels.data(), {static_cast<std::int64_t>(kBatch)}, torch::kInt64);
+    optimizer.zero_grad();
+    torch::nn::functional::cross_entropy(net->forward(images), labels).backward();
+    optimizer.step();
+  }
+  return net->parameters();
+}
+
+/// Trains the same net on the same samples with Trireme.
+std::vector<torch::Tensor> train_with_trireme(const ps::UpdateConfig& optimizer, double lr, Lane lanes) {
+  AloneJob job;
+  models::LeNet net = make_lenet();
+  Trainer trainer(*job, net,
+                  {.batch = kBatch,
+                   .steps = kSteps,
+                   .lanes = lanes,
+                   .seed = 5,
+                   .optimizer = optimizer,
+                   .lr = lr,
+                   .schedule = "constant"});
+  trainer.fit(fashion_mnist().train);
+  std::vector<torch::Tensor> parameters;  // copies: the module's are views of memory that goes away with the job
+  for (const torch::Tensor& parameter : net->parameters()) parameters.push_back(parameter.detach().clone());
+  return parameters;
+}
+
+double largest_difference(const std::vector<torch::Tensor>& a, const std::vector<torch::Tensor>& b) {
+  double largest = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) largest = std::max(largest, (a[i] - b[i]).abs().max().item<double>());
+  return largest;
+}
+
+TEST(PlainLoop, SgdGivesTheSameParameters) {
+  models::LeNet net = make_lenet();
+  torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.05));
+  const auto plain = train_plainly(optimizer, net);
+  EXPECT_GT(largest_difference(plain, make_lenet()->parameters()), 0.01) << "nothing was learned";
+  EXPECT_LT(largest_difference(train_with_trireme({.rule = ps::Rule::kSgd}, 0.05, 1), plain), 1e-5);
+  EXPECT_LT(largest_difference(train_with_trireme({.rule = ps::Rule::kSgd}, 0.05, 4), plain), 1e-5);
+}
+
+TEST(PlainLoop, AdamGivesTheSameParameters) {
+  models::LeNet net = make_lenet();
+  torch::optim::Adam optimizer(net->parameters(), torch::optim::AdamOptions(1e-3));
+  const auto plain = train_plainly(optimizer, net);
+  EXPECT_LT(largest_difference(train_with_trireme({.rule = ps::Rule::kAdam}, 1e-3, 1), plain), 1e-5);
+}
+
+TEST(PlainLoop, MomentumGivesTheSameParameters) {
+  models::LeNet net = make_lenet();
+  torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.01).momentum(0.9));
+  const auto plain = train_plainly(optimizer, net);
+  EXPECT_LT(largest_difference(train_with_trireme({.rule = ps::Rule::kMomentum}, 0.01, 2), plain), 1e-5);
+}
+
+}  // namespace
+}  // namespace trireme
