@@ -149,7 +149,8 @@ TEST_P(ConnectionTest, AWrongSecretIsRefusedAndTheServiceLivesOn) {
     options.secret = "another secret";
     EXPECT_FAILS(Connection::open(loop, service.address(), options), Unauthenticated, "the echo", "secret");
   }
-  EXPECT_EQ(ask(*connect(), "hello"), "hello");
+  const auto connection = connect();
+  EXPECT_EQ(ask(*connection, "hello"), "hello");
   EXPECT_EQ(handler.disconnects, 0);
 }
 

@@ -53,9 +53,16 @@ pid_t spawn_in(const std::filesystem::path& folder, const std::filesystem::path&
   ::posix_spawn_file_actions_addopen(&actions, 1, (stem.string() + ".out").c_str(), kWrite, 0600);
   ::posix_spawn_file_actions_addopen(&actions, 2, (stem.string() + ".err").c_str(), kWrite, 0600);
   ::posix_spawn_file_actions_addchdir_np(&actions, folder.c_str());
+  posix_spawnattr_t attributes;  // a test that runs in the background ignores SIGINT; the program shall not
+  ::posix_spawnattr_init(&attributes);
+  sigset_t defaults;
+  ::sigfillset(&defaults);
+  ::posix_spawnattr_setsigdefault(&attributes, &defaults);
+  ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
   pid_t pid = -1;
   const int problem =
-      ::posix_spawn(&pid, argv.front().c_str(), &actions, nullptr, pointers(argv).data(), pointers(env).data());
+      ::posix_spawn(&pid, argv.front().c_str(), &actions, &attributes, pointers(argv).data(), pointers(env).data());
+  ::posix_spawnattr_destroy(&attributes);
   ::posix_spawn_file_actions_destroy(&actions);
   if (problem != 0) fail<IoError>("cannot start {}: {}", argv.front(), std::generic_category().message(problem));
   return pid;

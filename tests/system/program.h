@@ -59,8 +59,7 @@ class Program {
 std::vector<std::string> trireme(std::vector<std::string> arguments);
 
 /// Runs `trireme` to its end.
-Outcome run_trireme(const TempFolder& folder, std::vector<std::string> arguments,
-                    const Program::Environment& env = {});
+Outcome run_trireme(const TempFolder& folder, std::vector<std::string> arguments, const Program::Environment& env = {});
 
 /// Children, their children and so on, of a process that runs.
 std::vector<pid_t> descendants(pid_t pid);

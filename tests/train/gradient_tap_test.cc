@@ -89,8 +89,9 @@ TEST(GradientTap, AWeightUsedTwiceComesOnceWithTheWholeGradient) {
 TEST(GradientTap, WhatTheReceiverThrowsComesOutAndTheTapStaysUsable) {
   const torch::Tensor weight = leaf({1});
   GradientTap tap({weight});
-  EXPECT_FAILS(tap.backward(weight.sum(), [](std::size_t, const torch::Tensor&) { fail<PeerLost>("server 1 is gone"); }),
-               PeerLost, "server 1 is gone");
+  EXPECT_FAILS(
+      tap.backward(weight.sum(), [](std::size_t, const torch::Tensor&) { fail<PeerLost>("server 1 is gone"); }),
+      PeerLost, "server 1 is gone");
   Taken taken;
   tap.backward(weight.sum(), taken.taker());
   EXPECT_EQ(taken.order.size(), 1u);

@@ -129,8 +129,7 @@ TEST(LaneComputer, ClipsTheNormOfEachLanesMean) {
   const Model model = make_linear();
   const auto free = compute(model, {.batch = 20, .lanes = 1}, *points, 0, {0, 1});
   const double mean_norm = free.gradient.norm().item<double>() / 20;
-  const auto clipped =
-      compute(model, {.batch = 20, .lanes = 1, .clip_norm = mean_norm / 4}, *points, 0, {0, 1});
+  const auto clipped = compute(model, {.batch = 20, .lanes = 1, .clip_norm = mean_norm / 4}, *points, 0, {0, 1});
   EXPECT_TRUE(torch::allclose(clipped.gradient, free.gradient / 4, 1e-5, 1e-6));
   const auto loose = compute(model, {.batch = 20, .lanes = 1, .clip_norm = mean_norm * 4}, *points, 0, {0, 1});
   EXPECT_TRUE(torch::equal(loose.gradient, free.gradient));

@@ -33,8 +33,8 @@ TEST(Trainer, LearnsAndLeavesItsFiles) {
   AloneJob job;
   const auto witness = std::make_shared<Witness>();
   const Model model = make_linear();
-  const TrainResult result =
-      Trainer(*job, model, {.batch = 20, .epochs = 3, .lr = 0.1, .callbacks = {witness}}).fit(make_points(110), make_points(40, 2));
+  const TrainResult result = Trainer(*job, model, {.batch = 20, .epochs = 3, .lr = 0.1, .callbacks = {witness}})
+                                 .fit(make_points(110), make_points(40, 2));
   EXPECT_EQ(result.steps, 18u);
   EXPECT_EQ(result.samples, 330u);
   EXPECT_GT(result.test->accuracy, 0.95);
@@ -49,12 +49,27 @@ TEST(Trainer, LearnsAndLeavesItsFiles) {
   EXPECT_EQ(nlohmann::json::parse(read_file(job->folder().result())).at("parameters_sha256"), result.parameters_sha256);
 }
 
+TEST(Trainer, TheModelIsTheUsersAgainWhenTheJobIsGone) {
+  const Model model = make_linear();
+  const torch::Tensor held = model.module->parameters()[0];
+  TrainResult result;
+  {
+    AloneJob job;
+    result = Trainer(*job, model, {.batch = 20, .lr = 0.1}).fit(make_points(100), make_points(40, 2));
+  }
+  EXPECT_EQ(hash_parameters(*model.module), result.parameters_sha256);
+  EXPECT_EQ(evaluate(model, *make_points(40, 2), {}).loss, result.test->loss);
+  EXPECT_EQ(held.data_ptr(), model.module->parameters()[0].data_ptr()) << "a parameter is still the same tensor";
+}
+
 TEST(Trainer, TheResultDependsOnTheSeedAlone) {
   const auto hash = [](std::uint64_t seed) {
     AloneJob job;
     torch::manual_seed(1);
     const torch::nn::Sequential net(torch::nn::Linear(2, 8), torch::nn::Dropout(0.5), torch::nn::Linear(8, 2));
-    return Trainer(*job, net, {.batch = 16, .epochs = 2, .lanes = 3, .seed = seed}).fit(make_points(100)).parameters_sha256;
+    return Trainer(*job, net, {.batch = 16, .epochs = 2, .lanes = 3, .seed = seed})
+        .fit(make_points(100))
+        .parameters_sha256;
   };
   const std::string once = hash(1);
   EXPECT_EQ(hash(1), once);
@@ -113,7 +128,8 @@ TEST(Trainer, AModuleRegisteredUnderTwoNamesTrainsAsOne) {
   torch::manual_seed(1);
   const auto tied = std::make_shared<Tied>();
   const auto before = tied->first->weight.detach().clone();
-  Trainer(*job, tied, {.batch = 20, .steps = 5, .optimizer = {.rule = ps::Rule::kSgd}, .lr = 0.1}).fit(make_points(100));
+  Trainer(*job, tied, {.batch = 20, .steps = 5, .optimizer = {.rule = ps::Rule::kSgd}, .lr = 0.1})
+      .fit(make_points(100));
   EXPECT_FALSE(torch::equal(tied->first->weight, before));
   EXPECT_EQ(tied->first->weight.data_ptr(), tied->again->weight.data_ptr());
 }
@@ -173,7 +189,9 @@ TEST(Trainer, StopsAtALossThatIsNotFinite) {
 TEST(Trainer, AnExceptionOfTheUsersOwnCodeComesOut) {
   AloneJob job;
   TrainOptions options{.batch = 20, .steps = 50};
-  options.loss = [](const torch::Tensor&, const torch::Tensor&) -> torch::Tensor { throw std::runtime_error("my own"); };
+  options.loss = [](const torch::Tensor&, const torch::Tensor&) -> torch::Tensor {
+    throw std::runtime_error("my own");
+  };
   EXPECT_FAILS(Trainer(*job, make_linear(), options).fit(make_points(100)), std::runtime_error, "my own");
 }
 

@@ -1,3 +1,4 @@
+#include <csignal>
 #include <exception>
 
 #include <CLI/CLI.hpp>
@@ -19,6 +20,7 @@ First steps:
 }  // namespace
 
 int main(int argc, char** argv) {
+  std::signal(SIGPIPE, SIG_IGN);  // a peer that goes is an error to handle, not a reason to die
   CLI::App app("Trireme trains neural networks on many processes and machines.", "trireme");
   app.set_version_flag("--version", TRIREME_VERSION);
   app.require_subcommand(1);

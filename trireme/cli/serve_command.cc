@@ -1,5 +1,6 @@
 #include <poll.h>
 
+#include <cstdlib>
 #include <future>
 #include <memory>
 #include <mutex>
@@ -36,6 +37,9 @@ cluster::JobEnvironment find_place(const ServeFlags& flags) {
     place.secret = cluster::read_secret([&](const char* name) -> const char* {
       return std::string_view(name) == "TRIREME_SECRET_FILE" ? flags.secret_file.c_str() : nullptr;
     });
+  }
+  if (place.secret.empty()) {  // placed by flags alone
+    place.secret = cluster::read_secret([](const char* name) -> const char* { return std::getenv(name); });
   }
   if (place.master.port == 0) fail<InvalidArgument>("where is the master? give --master host:port");
   if (place.secret.empty()) {

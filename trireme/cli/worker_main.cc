@@ -1,4 +1,6 @@
 // The workers of `trireme train`: started by it, with the flags as JSON.
+#include <cmath>
+#include <csignal>
 #include <cstdio>
 #include <exception>
 
@@ -61,6 +63,7 @@ void work(const TrainFlags& flags) {
 }  // namespace trireme::cli
 
 int main(int argc, char** argv) {
+  std::signal(SIGPIPE, SIG_IGN);
   try {
     if (argc != 2) trireme::fail<trireme::InvalidArgument>("this program is started by 'trireme train'");
     trireme::set_up_logging({.role = "worker"});

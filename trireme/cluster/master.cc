@@ -213,7 +213,7 @@ class Master::Impl final : public net::RequestHandler {
   }
 
   void fail_job(const std::string& reason) {
-    if (state_ == JobState::kFailed) return;
+    if (state_ == JobState::kFailed || state_ == JobState::kFinished) return;
     state_ = JobState::kFailed;
     reason_ = reason;
     log_error("the job failed", {{"reason", reason}});

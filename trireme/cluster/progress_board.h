@@ -52,7 +52,7 @@ class ProgressBoard {
   std::vector<Step> clocks_;
   std::vector<bool> left_;
   Step spread_max_ = 0;
-  Step reported_step_ = 0;  // the furthest any worker has got, by its own word
+  Step reported_step_ = 0;     // the furthest any worker has got, by its own word
   std::uint64_t samples_ = 0;  // since the start
   double lr_ = 0;
   Sums row_sums_;  // since the last row

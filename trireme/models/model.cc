@@ -1,11 +1,25 @@
 #include "trireme/models/model.h"
 
+#include <unordered_set>
+
 #include "trireme/base/error.h"
 #include "trireme/base/suggest.h"
 #include "trireme/models/lenet.h"
 #include "trireme/models/mlp.h"
 
 namespace trireme {
+
+std::vector<NamedParameter> trainable_parameters(const torch::nn::Module& module) {
+  std::vector<NamedParameter> parameters;
+  std::unordered_set<const at::TensorImpl*> seen;
+  for (const auto& item : module.named_parameters()) {
+    const torch::Tensor& tensor = item.value();
+    if (tensor.requires_grad() && seen.insert(tensor.unsafeGetTensorImpl()).second) {
+      parameters.push_back({item.key(), tensor});
+    }
+  }
+  return parameters;
+}
 
 std::vector<std::string> model_names() { return {"lenet", "mlp"}; }
 

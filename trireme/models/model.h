@@ -25,6 +25,15 @@ struct Model {
   Model(const torch::nn::ModuleHolder<Net>& holder) : Model(holder.ptr()) {}  // NOLINT(google-explicit-constructor)
 };
 
+struct NamedParameter {
+  std::string name;
+  torch::Tensor tensor;  ///< the module's own, not a copy
+};
+
+/// The parameters of `module` that want gradients, in the order of registration. One that is registered under several
+/// names (tied weights) counts once, under its first name.
+std::vector<NamedParameter> trainable_parameters(const torch::nn::Module& module);
+
 /// The networks that come with Trireme, by name.
 std::vector<std::string> model_names();
 

@@ -2,6 +2,8 @@
 
 #include <charconv>
 
+#include <boost/asio/ip/address.hpp>
+
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
 #include "trireme/base/suggest.h"
@@ -36,7 +38,15 @@ std::string this_host_id() {
   return id;
 }
 
-bool is_loopback(const std::string& host) { return host == "localhost" || host == "::1" || host.starts_with("127."); }
+bool is_loopback(const std::string& host) {
+  if (host == "localhost") return true;
+  boost::system::error_code not_a_number;  // a name such as 127.example.org: wherever it leads, not surely here
+  const auto address = boost::asio::ip::make_address(host, not_a_number);
+  if (not_a_number) return false;
+  const bool mapped = address.is_v6() && address.to_v6().is_v4_mapped();
+  return mapped ? boost::asio::ip::make_address_v4(boost::asio::ip::v4_mapped, address.to_v6()).is_loopback()
+                : address.is_loopback();
+}
 
 Transport parse_transport(const std::string& text) {
   if (text == "auto") return Transport::kAuto;

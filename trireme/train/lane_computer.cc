@@ -8,12 +8,10 @@
 namespace trireme {
 namespace {
 
-std::vector<torch::Tensor> trainable(const Model& model) {
-  std::vector<torch::Tensor> parameters;
-  for (const torch::Tensor& parameter : model.module->parameters()) {
-    if (parameter.requires_grad()) parameters.push_back(parameter);
-  }
-  return parameters;
+std::vector<torch::Tensor> tensors_of(std::vector<NamedParameter> parameters) {
+  std::vector<torch::Tensor> tensors;
+  for (NamedParameter& parameter : parameters) tensors.push_back(std::move(parameter.tensor));
+  return tensors;
 }
 
 }  // namespace
@@ -22,7 +20,7 @@ LaneComputer::LaneComputer(const Model& model, const TrainOptions& options, std:
     : model_(model),
       options_(options),
       sample_shape_(std::move(sample_shape)),
-      parameters_(trainable(model)),
+      parameters_(tensors_of(trainable_parameters(*model.module))),
       tap_(parameters_) {}
 
 StepStatistics LaneComputer::compute(const StepWork& work, Strategy& strategy) {

@@ -16,19 +16,28 @@ ParameterServer::ParameterServer(Job& job, ParameterServerOptions options)
                            .servers = job.view().servers,
                            .transport = job.place().transport}) {}
 
+ParameterServer::~ParameterServer() {
+  torch::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const bool ours = parameters_[i].is_cpu() && parameters_[i].data_ptr() == host_view(i).data_ptr();
+    if (ours) parameters_[i].set_data(parameters_[i].detach().clone());
+  }
+}
+
 void ParameterServer::attach(const Model& model) {
   torch::NoGradGuard no_grad;
   std::vector<ps::TableSpec> tables;
-  for (const auto& item : model.module->named_parameters()) {
-    if (!item.value().requires_grad()) continue;
-    if (item.value().scalar_type() != torch::kFloat32) {
-      fail<InvalidArgument>("parameter '{}' is not float32: parameter servers hold float32", item.key());
+  std::vector<torch::Tensor> parameters;
+  for (const NamedParameter& parameter : trainable_parameters(*model.module)) {
+    if (parameter.tensor.scalar_type() != torch::kFloat32) {
+      fail<InvalidArgument>("parameter '{}' is not float32: parameter servers hold float32", parameter.name);
     }
-    tables.push_back({item.key(), static_cast<std::uint64_t>(item.value().numel())});
-    parameters_.push_back(item.value());
+    tables.push_back({parameter.name, static_cast<std::uint64_t>(parameter.tensor.numel())});
+    parameters.push_back(parameter.tensor);
   }
   if (tables.empty()) fail<InvalidArgument>("the model has no parameters to train");
   client_.open(std::move(tables), {.update = options_.update, .consistency = options_.consistency});
+  parameters_ = std::move(parameters);
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     torch::Tensor host = host_view(i);
     host.copy_(parameters_[i]);

@@ -22,6 +22,9 @@ class ParameterServer final : public Strategy {
  public:
   ParameterServer(Job& job, ParameterServerOptions options);
 
+  /// Gives the module parameters of its own again, with their last values.
+  ~ParameterServer() override;
+
   void attach(const Model& model) override;
   void begin(const StepInfo& info) override;
   std::span<float> gradient(std::size_t i) override;

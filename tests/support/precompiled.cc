@@ -1,0 +1,1 @@
+// Nothing: only here so that the precompiled test headers belong to a target.

@@ -1,0 +1,159 @@
+// The commands as a person or a script uses them when all goes well.
+
+#include <fstream>
+#include <sstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trireme/base/file.h"
+#include "trireme/checkpoint/safetensors.h"
+
+#include "tests/system/program.h"
+
+namespace trireme::system_test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::UnorderedElementsAre;
+
+std::vector<nlohmann::json> read_json_lines(const std::filesystem::path& path) {
+  std::vector<nlohmann::json> rows;
+  std::istringstream text(read_file(path));
+  for (std::string line; std::getline(text, line);) rows.push_back(nlohmann::json::parse(line));
+  return rows;
+}
+
+std::vector<std::string> names_in(const std::filesystem::path& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) names.push_back(entry.path().filename());
+  return names;
+}
+
+TEST(Help, IsThereForEveryCommand) {
+  const TempFolder folder;
+  const Outcome all = run_trireme(folder, {"--help"});
+  EXPECT_EQ(all.status, 0);
+  for (const std::string command : {"train", "run", "serve", "master", "bench"}) {
+    EXPECT_THAT(all.out, HasSubstr("  " + command));
+    const Outcome one = run_trireme(folder, {command, "--help"});
+    EXPECT_EQ(one.status, 0) << command;
+    EXPECT_THAT(one.out, HasSubstr("--help")) << command;
+  }
+  EXPECT_THAT(run_trireme(folder, {"train", "--help"}).out,
+              AllOf(HasSubstr("Who takes part"), HasSubstr("--consistency"), HasSubstr("Example:")));
+}
+
+TEST(Version, IsToldInOneLine) {
+  const TempFolder folder;
+  const Outcome outcome = run_trireme(folder, {"--version"});
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_THAT(outcome.out, ::testing::MatchesRegex("[0-9]+\\.[0-9]+\\.[0-9]+\n"));
+}
+
+TEST(Train, LeavesAWholeRunFolder) {
+  const TempFolder folder;
+  const auto run = folder / "run";
+  const Outcome outcome =
+      run_trireme(folder, {"train", "--json", "--data-dir", make_images(folder).string(), "--servers", "2", "--epochs",
+                           "4", "--batch", "32", "--schedule", "constant", "--out", run.string()});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const auto result = outcome.json();
+  EXPECT_EQ(std::count(outcome.out.begin(), outcome.out.end(), '\n'), 1) << "one line of JSON and nothing else";
+  EXPECT_EQ(result.at("steps"), 80);
+  EXPECT_EQ(result.at("samples"), 2560);
+  EXPECT_GT(result.at("test_accuracy"), 0.9);
+  EXPECT_GT(result.at("samples_per_s"), 0);
+  EXPECT_EQ(result.at("run"), run.string());
+
+  auto written = nlohmann::json::parse(read_file(run / "result.json"));
+  EXPECT_EQ(written.at("parameters_sha256"), result.at("parameters_sha256"));
+
+  const checkpoint::SafetensorsFile model(run / "model.safetensors");
+  EXPECT_EQ(model.tensors().size(), 10u);
+  EXPECT_EQ(model.at("conv1.weight").shape, (std::vector<std::int64_t>{6, 1, 5, 5}));
+
+  const auto rows = read_json_lines(run / "metrics.jsonl");
+  const auto of_kind = [&](const char* kind) {
+    return std::count_if(rows.begin(), rows.end(), [&](const auto& row) { return row.at("kind") == kind; });
+  };
+  EXPECT_GE(of_kind("train"), 1);
+  EXPECT_EQ(of_kind("test"), 4);
+
+  EXPECT_THAT(read_file(run / "config.toml"), AllOf(HasSubstr("batch=32"), HasSubstr("model=\"lenet\"")));
+  EXPECT_EQ(names_in(run / "tensorboard").size(), 1u);
+  EXPECT_THAT(names_in(run / "logs"),
+              UnorderedElementsAre("master.log", "server-0.log", "server-1.log", "worker-0.log", "worker-1.log"));
+}
+
+TEST(Train, TellsAPersonWhatItDidAndWhatToTryNext) {
+  const TempFolder folder;
+  const Outcome outcome =
+      run_trireme(folder, {"train", "--data-dir", make_images(folder).string(), "--steps", "3", "--model", "mlp"});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("training mlp on"), HasSubstr("test accuracy "), HasSubstr("after 3 steps"),
+                                 HasSubstr("the run is in runs/"), HasSubstr("try next")));
+}
+
+TEST(Train, TakesItsFlagsFromAFileToo) {
+  const TempFolder folder;
+  folder.write("run.toml", "model = \"mlp\"\nbatch = 64\nsteps = 7\nworkers = 1\njson = true\ndata-dir = \"" +
+                               make_images(folder).string() + "\"\n");
+  const Outcome first = run_trireme(folder, {"train", "--config", "run.toml", "--steps", "5", "--out", "one"});
+  ASSERT_EQ(first.status, 0) << first.err;
+  EXPECT_EQ(first.json().at("steps"), 5) << "what stands on the command line wins";
+  EXPECT_EQ(first.json().at("samples"), 5 * 64);
+
+  const Outcome again =
+      run_trireme(folder, {"train", "--config", "one/config.toml", "--out", "two"});  // what a run leaves runs again
+  ASSERT_EQ(again.status, 0) << again.err;
+  EXPECT_EQ(again.json().at("parameters_sha256"), first.json().at("parameters_sha256"));
+}
+
+TEST(Train, OverwritesARunWhenTold) {
+  const TempFolder folder;
+  const std::vector<std::string> flags{"train",     "--json", "--data-dir", make_images(folder).string(),
+                                       "--model",   "mlp",    "--steps",    "2",
+                                       "--workers", "1",      "--out",      "run"};
+  EXPECT_EQ(run_trireme(folder, flags).status, 0);
+  EXPECT_GT(run_trireme(folder, flags).status, 0);
+  auto overwrite = flags;
+  overwrite.push_back("--overwrite");
+  EXPECT_EQ(run_trireme(folder, overwrite).status, 0);
+}
+
+TEST(Run, GivesTheProgramItsPlace) {
+  const TempFolder folder;
+  const Outcome outcome = run_trireme(
+      folder, {"run", "-w", "3", "-s", "2", "--out", "run", "--", "/bin/sh", "-c",
+               "echo \"$TRIREME_ROLE $TRIREME_RANK of $TRIREME_WORKERS and $TRIREME_SERVERS, $1, ${#TRIREME_SECRET}\"",
+               "sh", "--its-own-flag"});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  for (int rank = 0; rank < 3; ++rank) {
+    EXPECT_EQ(read_file(folder / "run" / "logs" / ("worker-" + std::to_string(rank) + ".log")),
+              "worker " + std::to_string(rank) + " of 3 and 2, --its-own-flag, 64\n");
+  }
+  EXPECT_THAT(outcome.out + outcome.err, HasSubstr("worker 0 of 3")) << "what the first worker says is shown";
+  EXPECT_THAT(outcome.out, HasSubstr("the run is in run"));
+}
+
+TEST(Run, ReturnsTheWorstStatusAndShowsTheEndOfTheLog) {
+  const TempFolder folder;
+  const Outcome outcome = run_trireme(folder, {"run", "-w", "2", "-s", "1", "--", "/bin/sh", "-c",
+                                               "test $TRIREME_RANK = 0 && sleep 100; echo what went wrong; exit 3"});
+  EXPECT_EQ(outcome.status, 3);
+  EXPECT_THAT(outcome.err,
+              AllOf(HasSubstr("worker 1 exited with status 3"), HasSubstr("what went wrong"), HasSubstr("logs: ")));
+  EXPECT_LT(outcome.seconds, 30);
+}
+
+TEST(Run, SaysWhichProgramIsNotThere) {
+  const TempFolder folder;
+  const Outcome outcome = run_trireme(folder, {"run", "--", "./no_such_program"});
+  EXPECT_GT(outcome.status, 0);
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("./no_such_program"), HasSubstr("No such file")));
+}
+
+}  // namespace
+}  // namespace trireme::system_test
