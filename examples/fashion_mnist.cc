@@ -2,9 +2,10 @@
 //
 //   ./fashion_mnist                              alone
 //   trireme run -w 4 -s 2 -- ./fashion_mnist     four workers, two parameter servers
+#include "trireme/data/fashion_mnist.h"
+
 #include <cstdio>
 
-#include "trireme/data/fashion_mnist.h"
 #include "trireme/train/trainer.h"
 
 struct Net : torch::nn::Module {

@@ -11,9 +11,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "trireme/data/dataset.h"
+
 #include "tests/support/expect_fails.h"
 #include "tests/support/temp_folder.h"
-#include "trireme/data/dataset.h"
 
 namespace trireme::data {
 

@@ -62,25 +62,26 @@ TEST_F(Runs, BspGivesTheSameBitsOnAnyServersOverAnyTransport) {
   EXPECT_EQ(hash({"--workers", "2", "--transport", "tls"}), usual);
 }
 
-TEST_F(Runs, SspHoldsTheFastWorkerWithinItsLeadAndIsFasterThanBsp) {
-  double lead_4 = 0;
-  double lead_16 = 0;
-  const double bsp = seconds_with_straggler("bsp");
-  seconds_with_straggler("ssp:4", &lead_4);
-  const double ssp = seconds_with_straggler("ssp:16", &lead_16);
-  EXPECT_GE(lead_4, 1);
-  EXPECT_LE(lead_4, 4);
-  EXPECT_GE(lead_16, 5) << "the fast worker was held more than it must be";
-  EXPECT_LE(lead_16, 16);
-  EXPECT_LT(ssp, bsp);
+TEST_F(Runs, SspHoldsTheFastWorkerWithinItsLead) {
+  double lead = 0;
+  seconds_with_straggler("ssp:4", &lead);
+  EXPECT_GE(lead, 1) << "the fast worker never went ahead";
+  EXPECT_LE(lead, 4);
 }
 
-TEST_F(Runs, AspDoesNotHoldTheFastWorker) {
-  double lead = 0;
+TEST_F(Runs, WithAStragglerSspIsFasterThanBspAndAspFasterStill) {
+  // A worker that is always slow is waited for in the end: what ssp gains are the steps of its lead. Of 80 pieces of
+  // work the slow worker does 40 with bsp, (80 - 48) / 2 with ssp:48, and about 8 with asp.
+  double ssp_lead = 0;
+  double asp_lead = 0;
   const double bsp = seconds_with_straggler("bsp");
-  const double asp = seconds_with_straggler("asp", &lead);
-  EXPECT_LT(asp, 0.7 * bsp);
-  EXPECT_GT(lead, 20);
+  const double ssp = seconds_with_straggler("ssp:48", &ssp_lead);
+  const double asp = seconds_with_straggler("asp", &asp_lead);
+  EXPECT_LT(ssp, 0.8 * bsp);
+  EXPECT_LT(asp, 0.6 * bsp);
+  EXPECT_LE(ssp_lead, 48);
+  EXPECT_GT(ssp_lead, 24) << "the fast worker was held more than it must be";
+  EXPECT_GT(asp_lead, 48) << "the fast worker was held";
 }
 
 TEST_F(Runs, ABackupWorkerMakesUpForAStraggler) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "trireme/data/memory_dataset.h"
+#include "trireme/data/sampler.h"
 #include "trireme/train/trainer.h"
 
 #include "tests/support/temp_folder.h"

@@ -22,7 +22,7 @@ const data::Split& fashion_mnist() {
 
 models::LeNet make_lenet() {
   torch::manual_seed(11);
-  return {std::vector<std::int64_t>{1, 28, 28}, 10};
+  return models::LeNet(std::vector<std::int64_t>{1, 28, 28}, 10);
 }
 
 /// What everybody who does not use Trireme writes.

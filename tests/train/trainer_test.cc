@@ -43,10 +43,11 @@ TEST(Trainer, LearnsAndLeavesItsFiles) {
   EXPECT_EQ(witness->evaluated_at, (std::vector<Step>{6, 12, 18}));
   EXPECT_EQ(witness->ends, 1);
 
-  const checkpoint::SafetensorsFile file(job->folder().model());
+  const checkpoint::SafetensorsFile file(job->folder()->model());
   EXPECT_EQ(file.metadata().at("sha256"), result.parameters_sha256);
   EXPECT_EQ(file.at("weight").shape, (std::vector<std::int64_t>{2, 2}));
-  EXPECT_EQ(nlohmann::json::parse(read_file(job->folder().result())).at("parameters_sha256"), result.parameters_sha256);
+  EXPECT_EQ(nlohmann::json::parse(read_file(job->folder()->result())).at("parameters_sha256"),
+            result.parameters_sha256);
 }
 
 TEST(Trainer, TheModelIsTheUsersAgainWhenTheJobIsGone) {

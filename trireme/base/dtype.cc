@@ -24,8 +24,7 @@ const Entry& entry_of(DType dtype) {
   for (const Entry& entry : kEntries) {
     if (entry.dtype == dtype) return entry;
   }
-  check_failed("dtype is one of DType", fmt::format("got {}", static_cast<int>(dtype)),
-               __FILE__, __LINE__);
+  check_failed("dtype is one of DType", fmt::format("got {}", static_cast<int>(dtype)), __FILE__, __LINE__);
 }
 
 }  // namespace

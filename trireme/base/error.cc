@@ -13,8 +13,7 @@ void fail_errno(const std::string& what) {
 }
 
 void check_failed(const char* condition, const std::string& message, const char* file, int line) {
-  fmt::print(stderr, "{}:{}: bug: check failed: {}{}{}\n", file, line, condition,
-             message.empty() ? "" : ": ", message);
+  fmt::print(stderr, "{}:{}: bug: check failed: {}{}{}\n", file, line, condition, message.empty() ? "" : ": ", message);
   std::fflush(stderr);
   std::abort();
 }

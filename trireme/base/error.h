@@ -71,8 +71,8 @@ template <typename E, typename... Args>
 
 /// A bug in Trireme itself, not a failure of its surroundings: say so and abort. In an elastic job the death of a
 /// process is a handled event; going on with broken invariants is not.
-#define TRIREME_CHECK(condition, ...)                                                                          \
-  do {                                                                                                         \
-    if (!(condition)) [[unlikely]]                                                                             \
-      ::trireme::check_failed(#condition, ::fmt::format("" __VA_ARGS__), __FILE__, __LINE__);     \
+#define TRIREME_CHECK(condition, ...)                                                         \
+  do {                                                                                        \
+    if (!(condition)) [[unlikely]]                                                            \
+      ::trireme::check_failed(#condition, ::fmt::format("" __VA_ARGS__), __FILE__, __LINE__); \
   } while (false)

@@ -19,9 +19,7 @@ Sha256::Sha256() : context_(std::make_unique<Context>()) {
 
 Sha256::~Sha256() = default;
 
-void Sha256::add(Bytes bytes) {
-  TRIREME_CHECK(EVP_DigestUpdate(context_->state, bytes.data(), bytes.size()) == 1);
-}
+void Sha256::add(Bytes bytes) { TRIREME_CHECK(EVP_DigestUpdate(context_->state, bytes.data(), bytes.size()) == 1); }
 
 std::string Sha256::hex() {
   std::array<unsigned char, 32> digest;
@@ -70,7 +68,8 @@ std::uint32_t crc32c(Bytes bytes, std::uint32_t crc) {
     for (std::size_t i = 0; i < 8; ++i) crc ^= kCrcTable[7 - i][(word >> (8 * i)) & 0xFF];
     bytes = bytes.subspan(8);
   }
-  for (const std::byte byte : bytes) crc = (crc >> 8) ^ kCrcTable[0][(crc ^ std::to_integer<std::uint32_t>(byte)) & 0xFF];
+  for (const std::byte byte : bytes)
+    crc = (crc >> 8) ^ kCrcTable[0][(crc ^ std::to_integer<std::uint32_t>(byte)) & 0xFF];
   return ~crc;
 }
 

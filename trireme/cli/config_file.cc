@@ -1,6 +1,10 @@
 #include "trireme/cli/config_file.h"
 
+#include <algorithm>
+#include <sstream>
+
 #include "trireme/base/error.h"
+#include "trireme/base/file.h"
 #include "trireme/base/suggest.h"
 
 namespace trireme::cli {
@@ -16,36 +20,42 @@ std::vector<std::string> flag_names(const CLI::App& command) {
   return names;
 }
 
-/// CLI11's reader of such files, with our own word on keys that mean nothing.
-class CheckedConfig final : public CLI::ConfigTOML {
- public:
-  explicit CheckedConfig(const CLI::App& command) : command_(command) {}
-
-  std::vector<CLI::ConfigItem> from_config(std::istream& input) const override {
-    auto entries = CLI::ConfigTOML::from_config(input);
-    const auto names = flag_names(command_);
-    for (const CLI::ConfigItem& item : entries) {
-      if (item.name == "++" || item.name == "--") continue;  // CLI11's marks of a section's begin and end
-      if (!item.parents.empty()) {
-        fail<InvalidArgument>("the config file has a section '[{}]': write its keys at the top", item.parents.front());
-      }
-      if (std::find(names.begin(), names.end(), item.name) == names.end()) {
-        fail<InvalidArgument>("the config file has a key '{}' that means nothing to '{}'{}", item.name,
-                              command_.get_name(), did_you_mean(item.name, names));
-      }
-    }
-    return entries;
+CLI::Option& find_flag(CLI::App& command, const std::string& file, const CLI::ConfigItem& item) {
+  if (!item.parents.empty()) {
+    fail<InvalidArgument>("{} has a section '[{}]': write its keys at the top", file, item.parents.front());
   }
+  const auto names = flag_names(command);
+  if (std::find(names.begin(), names.end(), item.name) == names.end()) {
+    fail<InvalidArgument>("{} has a key '{}' that means nothing to '{}'{}", file, item.name, command.get_name(),
+                          did_you_mean(item.name, names));
+  }
+  return *command.get_option("--" + item.name);
+}
 
- private:
-  const CLI::App& command_;
-};
+std::vector<CLI::ConfigItem> read_items(const std::string& file) {
+  std::istringstream text(read_file(file));
+  auto items = CLI::ConfigTOML().from_config(text);
+  std::erase_if(items, [](const CLI::ConfigItem& item) {
+    return item.name == "++" || item.name == "--";  // CLI11's marks of a section's begin and end
+  });
+  return items;
+}
 
 }  // namespace
 
-void add_config_flag(CLI::App& command) {
-  command.set_config("--config", "", "flags from a file, as name = value lines; those given here win");
-  command.config_formatter(std::make_shared<CheckedConfig>(command));
+void add_config_flag(CLI::App& command, std::string& path) {
+  command.add_option("--config", path, "flags from a file, as name = value lines; those given here win")
+      ->configurable(false);
+}
+
+void apply_config_file(CLI::App& command, const std::string& path) {
+  for (const CLI::ConfigItem& item : read_items(path)) {
+    CLI::Option& flag = find_flag(command, path, item);
+    if (flag.count() > 0) continue;  // the command line's word
+    const bool no_value = flag.get_expected_max() == 0;
+    flag.add_result(no_value ? std::vector{flag.get_flag_value(item.name, item.inputs.at(0))} : item.inputs);
+    flag.run_callback();
+  }
 }
 
 }  // namespace trireme::cli

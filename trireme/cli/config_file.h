@@ -1,11 +1,18 @@
 #pragma once
 
+#include <string>
+
 #include <CLI/CLI.hpp>
 
 namespace trireme::cli {
 
-/// Adds `--config FILE` to `command`: its flags as `name = value` lines (TOML). A flag on the command line wins. A key that is
-/// no flag is refused (InvalidArgument out of the parse) with what was probably meant.
-void add_config_flag(CLI::App& command);
+/// Adds `--config FILE` to `command`: its flags as `name = value` lines (TOML). The path is in `path` after
+/// parsing; empty if it was not given.
+void add_config_flag(CLI::App& command, std::string& path);
+
+/// Takes over the flags in the file at `path`; a flag on the command line wins. For the command's callback, before the
+/// flags are used: CLI11 itself reads such files for the main command only. Throws IoError if the file cannot be read,
+/// InvalidArgument for a key that is no flag, with what was probably meant.
+void apply_config_file(CLI::App& command, const std::string& path);
 
 }  // namespace trireme::cli

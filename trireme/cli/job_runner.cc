@@ -68,7 +68,10 @@ class LogFollower {
 class JobRunner {
  public:
   JobRunner(const JobSpec& spec, const observe::RunFolder& folder)
-      : spec_(spec), folder_(folder), secret_(random_hex(32)), line_(progress_options()),
+      : spec_(spec),
+        folder_(folder),
+        secret_(random_hex(32)),
+        line_(progress_options()),
         chief_log_(folder.log("worker 0")) {}
 
   JobOutcome run() {
@@ -135,8 +138,10 @@ class JobRunner {
     const bool bad = (exit.status != 0 || exit.signal != 0) && !exit.by_us;
     if (bad && ++failed_processes_ == 1) {
       watch_master(/*at_once=*/true);  // it may know more than an exit status tells
-      failure_ = failure_.empty() ? fmt::format("{} {}; its log ends with:\n{}", exit.name, exit.how, tail(exit.name))
-                                  : failure_;
+      // What the master was told by the process itself says most; that its connection ended says least.
+      if (failure_.find(" failed: ") == std::string::npos && failure_.find(" hangs: ") == std::string::npos) {
+        failure_ = fmt::format("{} {}; its log ends with:\n{}", exit.name, exit.how, tail(exit.name));
+      }
       stop(2s);
     } else if (workers_running_ == 0 && !ending_) {
       ending_ = true;
@@ -156,16 +161,34 @@ class JobRunner {
     if (request == launch::StopRequest::kStopNow || stopping_ || !connection_) {
       say(request == launch::StopRequest::kStopNow ? "stopping at once" : "stopping");
       if (request == launch::StopRequest::kStopNow) {
+        connection_.reset();  // the master goes too: nobody to ask
         supervisor_.kill_now();
+        stopped_ = true;
       } else {
         stop(5s);
       }
     } else {
       say("stopping after this step; press Ctrl-C again to stop at once");
-      connection_->call<cluster::Done>(cluster::kStop, 0, cluster::StopRequest{"asked to stop"}, Deadline::in(5s),
-                                       "the request to stop");
+      ask_to_stop();
     }
     stopping_ = true;
+  }
+
+  void ask_to_stop() {
+    try {
+      connection_->call<cluster::Done>(cluster::kStop, 0, cluster::StopRequest{"asked to stop"}, Deadline::in(5s),
+                                       "the request to stop");
+    } catch (const Error& problem) {
+      say(fmt::format("the master cannot be asked ({}): ending the processes", problem.what()));
+      stop(5s);
+    }
+  }
+
+  /// Workers that are done but do not exit must not keep everybody.
+  void notice_end(const JobStatus& status) {
+    if (status.state != JobState::kFinished) return;
+    if (!finished_by_) finished_by_.emplace(Deadline::in(30s));
+    if (finished_by_->passed()) stop(5s);
   }
 
   void watch_master(bool at_once = false) {
@@ -174,16 +197,18 @@ class JobRunner {
     echo();
     try {
       if (!connection_) {
-        connection_ = net::Connection::open(loop_, master_, {.secret = secret_,
-                                                             .transport = net::Transport::kTcp,
-                                                             .peer_name = "the master",
-                                                             .deadline = Deadline::in(2s)});
+        connection_ = net::Connection::open(loop_, master_,
+                                            {.secret = secret_,
+                                             .transport = net::Transport::kTcp,
+                                             .peer_name = "the master",
+                                             .deadline = Deadline::in(2s)});
       }
-      const auto status = connection_->call<JobStatus>(cluster::kStatus, 0, cluster::Done{}, Deadline::in(2s),
-                                                       "its status");
+      const auto status =
+          connection_->call<JobStatus>(cluster::kStatus, 0, cluster::Done{}, Deadline::in(2s), "its status");
       if (!status.result.is_null()) outcome_.result = status.result;
       if (!status.result.is_null()) outcome_.result["clock_spread_max"] = status.spread_max;
       if (status.state == JobState::kFailed) failure_ = status.reason;
+      notice_end(status);
       if (!spec_.quiet && status.state != JobState::kFinished) line_.update(describe(status));
     } catch (const Error& problem) {
       connection_.reset();
@@ -211,6 +236,7 @@ class JobRunner {
   net::Address master_;
   std::shared_ptr<net::Connection> connection_;
   Deadline next_look_ = Deadline::in(0s);
+  std::optional<Deadline> finished_by_;
   std::uint32_t workers_running_ = 0;
   std::uint32_t failed_processes_ = 0;
   bool stopping_ = false;  // a person asked

@@ -22,9 +22,9 @@ struct JobSpec {
 };
 
 struct JobOutcome {
-  int status = 0;              ///< worst of all processes
-  nlohmann::json result;       ///< what the chief reported; null if it did not get so far
-  std::string failure;         ///< why the job failed, for people; empty = it did not
+  int status = 0;         ///< worst of all processes
+  nlohmann::json result;  ///< what the chief reported; null if it did not get so far
+  std::string failure;    ///< why the job failed, for people; empty = it did not
 };
 
 /// Starts master, servers and workers, shows progress, and returns when all have ended. Ctrl-C asks them to finish

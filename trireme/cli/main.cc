@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <csignal>
 #include <exception>
 
@@ -5,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "trireme/base/error.h"
+#include "trireme/base/suggest.h"
 #include "trireme/cli/commands.h"
 
 namespace {
@@ -16,6 +18,15 @@ First steps:
   trireme run -w 2 -s 1 -- ./my_program         the same cluster around a program of yours
   trireme train --help                          all flags; they can also stand in a file: --config run.toml
 )";
+
+/// CLI11 would say no more than that a command is missing.
+void check_command(const CLI::App& app, const std::string& word) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+  if (word.starts_with("-") || std::find(names.begin(), names.end(), word) != names.end()) return;
+  trireme::fail<trireme::InvalidArgument>("there is no command '{}'{}: use {}; see trireme --help", word,
+                                          trireme::did_you_mean(word, names), fmt::join(names, ", "));
+}
 
 }  // namespace
 
@@ -32,6 +43,7 @@ int main(int argc, char** argv) {
   trireme::cli::add_master(app, action);
   trireme::cli::add_bench(app, action);
   try {
+    if (argc > 1) check_command(app, argv[1]);
     app.parse(argc, argv);
     return action();
   } catch (const CLI::ParseError& problem) {

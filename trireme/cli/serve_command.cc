@@ -53,7 +53,6 @@ int serve(const ServeFlags& flags) {
   const std::size_t compute_threads =
       flags.threads < 0 ? ps::default_compute_threads() : static_cast<std::size_t>(flags.threads);
   set_up_logging({.role = fmt::format("server {}", place.rank)});
-  launch::SignalWatcher signals;
   ps::Server server({.service = {.name = "server",
                                  .host = place.listen.host,
                                  .advertise = flags.advertise,
@@ -82,6 +81,7 @@ int serve(const ServeFlags& flags) {
                                     const auto clocks = server.clocks();
                                     return cluster::ClockReport{clocks.finished, clocks.spread_max};
                                   }});
+  launch::SignalWatcher signals;  // until all are here there is nothing to end politely
   server.set_view(member.view().view);
   auto outcome = ended.get_future();
   while (outcome.wait_for(0s) != std::future_status::ready) {

@@ -36,9 +36,8 @@ void tell_result(const JobOutcome& outcome, const observe::RunFolder& folder, co
 int train(const TrainFlags& flags, const std::string& config) {
   check(flags);
   const data::Split data = load_data(flags);  // what is wrong with the data shows before anything starts
-  data::Sampler({.samples = data.train->size(),
-                 .batch = flags.batch,
-                 .lanes = flags.lanes == 0 ? flags.workers : flags.lanes});
+  data::Sampler(
+      {.samples = data.train->size(), .batch = flags.batch, .lanes = flags.lanes == 0 ? flags.workers : flags.lanes});
   const auto folder =
       observe::RunFolder::create({.path = flags.out, .model = flags.model, .overwrite = flags.overwrite});
   write_file_atomically(folder.config(), as_bytes(config));
@@ -76,9 +75,11 @@ void add_train(CLI::App& app, Action& action) {
   auto* command = app.add_subcommand("train", "train one of the networks that come with Trireme");
   auto flags = std::make_shared<TrainFlags>();
   declare(*command, *flags);
-  add_config_flag(*command);
+  auto config_path = std::make_shared<std::string>();
+  add_config_flag(*command, *config_path);
   command->footer("Example: trireme train --model lenet --data fashion-mnist --workers 2 --servers 1 --epochs 5");
-  command->callback([command, flags, &action] {
+  command->callback([command, flags, config_path, &action] {
+    if (!config_path->empty()) apply_config_file(*command, *config_path);
     action = [flags, config = command->config_to_str(/*default_also=*/true, /*write_description=*/false)] {
       return train(*flags, config);
     };

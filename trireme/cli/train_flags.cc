@@ -6,7 +6,9 @@
 #include "trireme/base/suggest.h"
 #include "trireme/data/csv.h"
 #include "trireme/data/fashion_mnist.h"
+#include "trireme/data/normalized.h"
 #include "trireme/data/sampler.h"
+#include "trireme/data/subset.h"
 #include "trireme/data/synthetic.h"
 #include "trireme/net/address.h"
 #include "trireme/ps/consistency.h"
@@ -22,7 +24,10 @@ const std::vector<std::string>& known_models() {
 void declare(CLI::App& command, TrainFlags& flags) {
   const auto what = "What to train";
   command.add_option("--model", flags.model, "network: lenet or mlp")->capture_default_str()->group(what);
-  command.add_option("--data", flags.data, "fashion-mnist, synthetic, or a .csv file with the label in its last column")
+  command
+      .add_option(
+          "--data", flags.data,
+          "fashion-mnist, synthetic, or a .csv file with the label in its last column, of which every tenth row tests")
       ->capture_default_str()
       ->group(what);
   command.add_option("--data-dir", flags.data_dir, "folder with the data's files, if not where Debian puts them")
@@ -41,17 +46,21 @@ void declare(CLI::App& command, TrainFlags& flags) {
   command.add_option("-s,--servers", flags.servers, "processes that hold the parameters")
       ->capture_default_str()
       ->group(who);
-  command.add_option("--lanes", flags.lanes, "slices of the batch, one per worker unless given; results depend on it, "
-                                             "not on the number of workers")
+  command
+      .add_option("--lanes", flags.lanes,
+                  "slices of the batch, one per worker unless given; results depend on it, "
+                  "not on the number of workers")
       ->group(who);
-  command.add_option("--consistency", flags.consistency, "bsp: all workers in step; ssp:4: at most 4 steps apart; asp: "
-                                                         "nobody waits")
+  command
+      .add_option("--consistency", flags.consistency,
+                  "bsp: all workers in step; ssp:4: at most 4 steps apart; asp: "
+                  "nobody waits")
       ->capture_default_str()
       ->group(who);
   command.add_option("--backup-workers", flags.backup_workers, "bsp: go on without this many slowest")->group(who);
   command.add_flag("--damp-stale", flags.damp_stale, "ssp, asp: divide a gradient by its staleness")->group(who);
   command.add_option("--device", flags.device, "cpu or cuda")->capture_default_str()->group(who);
-  command.add_option("--threads", flags.threads, "of LibTorch in each worker; 0: cores / lanes")
+  command.add_option("--threads", flags.threads, "of LibTorch in each worker; 0: (cores - 1) / lanes")
       ->capture_default_str()
       ->group(who);
   command.add_option("--transport", flags.transport, "auto, shm, tcp or tls")->capture_default_str()->group(who);
@@ -90,16 +99,18 @@ void check(const TrainFlags& flags) {
   at_least_one("--servers", flags.servers, "somebody has to hold the parameters");
   at_least_one("--batch", flags.batch, "a step needs at least one sample");
   at_least_one("--log-every", flags.log_every, "metrics need at least one step per row");
-  if (flags.epochs == 0 && flags.steps == 0) fail<InvalidArgument>("--epochs 0: nothing to do; give --epochs or --steps");
+  if (flags.epochs == 0 && flags.steps == 0)
+    fail<InvalidArgument>("--epochs 0: nothing to do; give --epochs or --steps");
   const std::uint32_t lanes = flags.lanes == 0 ? flags.workers : flags.lanes;
   if (lanes < flags.workers) {
     fail<InvalidArgument>("--lanes {} for {} workers: each worker needs at least one lane", lanes, flags.workers);
   }
   const auto& models = known_models();
   if (std::find(models.begin(), models.end(), flags.model) == models.end()) {
-    fail<InvalidArgument>("there is no model '{}'{}: use lenet or mlp, or write a program of your own (see "
-                          "examples/fashion_mnist.cc) and start it with 'trireme run'",
-                          flags.model, did_you_mean(flags.model, models));
+    fail<InvalidArgument>(
+        "there is no model '{}'{}: use lenet or mlp, or write a program of your own (see "
+        "examples/fashion_mnist.cc) and start it with 'trireme run'",
+        flags.model, did_you_mean(flags.model, models));
   }
   if (flags.device != "cpu" && flags.device != "cuda" && !flags.device.starts_with("cuda:")) {
     fail<InvalidArgument>("--device {}{}: use cpu or cuda", flags.device, did_you_mean(flags.device, {"cpu", "cuda"}));
@@ -114,14 +125,29 @@ void check(const TrainFlags& flags) {
   parse_slow(flags.slow);
 }
 
+namespace {
+
+/// Every tenth sample is for testing; features are scaled by what the others look like.
+data::Split split_off_test(const std::shared_ptr<const data::Dataset>& whole) {
+  std::vector<std::uint64_t> train;
+  std::vector<std::uint64_t> test;
+  for (std::uint64_t i = 0; i < whole->size(); ++i) (i % 10 == 9 ? test : train).push_back(i);
+  if (test.empty()) fail<InvalidArgument>("{}: at least ten samples are needed", whole->describe());
+  const auto training = std::make_shared<data::Subset>(whole, std::move(train));
+  const auto scale = data::measure_features(*training);
+  return {std::make_shared<data::Normalized>(training, scale),
+          std::make_shared<data::Normalized>(std::make_shared<data::Subset>(whole, std::move(test)), scale)};
+}
+
+}  // namespace
+
 data::Split load_data(const TrainFlags& flags) {
   if (flags.data == "synthetic") return data::make_synthetic({});
   if (flags.data == "fashion-mnist") {
     return flags.data_dir.empty() ? data::load_fashion_mnist() : data::load_fashion_mnist(flags.data_dir);
   }
   if (flags.data.ends_with(".csv") || flags.data.ends_with(".csv.gz")) {
-    const auto whole = data::load_csv(flags.data, {});
-    return {whole, whole};
+    return split_off_test(data::load_csv(flags.data, {}));
   }
   fail<InvalidArgument>("there is no data set '{}'{}: use fashion-mnist, synthetic, or the path of a .csv file",
                         flags.data, did_you_mean(flags.data, {"fashion-mnist", "synthetic"}));

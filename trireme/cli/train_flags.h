@@ -45,8 +45,8 @@ struct TrainFlags {
   bool json = false;
   NLOHMANN_DEFINE_TYPE_INTRUSIVE(TrainFlags, model, data, data_dir, workers, servers, consistency, backup_workers,
                                  damp_stale, epochs, steps, batch, optimizer, lr, momentum, l2, clip_norm, clip_value,
-                                 schedule, warmup, lanes, seed, device, threads, transport, time_limit,
-                                 target_accuracy, early_stop, log_every, slow, out, overwrite, json)
+                                 schedule, warmup, lanes, seed, device, threads, transport, time_limit, target_accuracy,
+                                 early_stop, log_every, slow, out, overwrite, json)
 };
 
 /// Declares the flags on `command`; after parsing they are in `flags`.

@@ -118,10 +118,10 @@ std::string read_secret(const Lookup& lookup) {
   if (const std::string secret = text_of(lookup, "TRIREME_SECRET"); !secret.empty()) return secret;
   const std::string file = text_of(lookup, "TRIREME_SECRET_FILE");
   if (file.empty()) return "";
-  std::string secret = read_file(file);
-  while (!secret.empty() && (secret.back() == '\n' || secret.back() == '\r')) secret.pop_back();
-  if (secret.size() < 16) fail<InvalidArgument>("the secret in {} is shorter than 16 characters", file);
-  return secret;
+  const std::string content = read_file(file);
+  const std::size_t length = content.find_last_not_of("\r\n") + 1;
+  if (length < 16) fail<InvalidArgument>("the secret in {} is shorter than 16 characters", file);
+  return content.substr(0, length);
 }
 
 std::optional<JobEnvironment> read_environment(const Lookup& lookup) {

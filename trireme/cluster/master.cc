@@ -59,6 +59,12 @@ class Master::Impl final : public net::RequestHandler {
     return state_ == JobState::kFailed || state_ == JobState::kFinished;
   }
 
+  bool deserted() const {
+    const std::lock_guard lock(mutex_);
+    return std::all_of(members_.begin(), members_.end(),
+                       [](const auto& entry) { return entry.second.state.left || entry.second.state.disconnected; });
+  }
+
   void on_request(const net::SessionPtr& session, net::InFrame frame) override {
     const auto& header = frame.header;
     const Bytes body = frame.body_bytes();
@@ -144,6 +150,7 @@ class Master::Impl final : public net::RequestHandler {
     if (beat.role == Role::kServer) board_.set_clocks(beat.clocks);
     if (beat.role != Role::kWorker || !plan_) return reply;
     board_.add(beat.rank, beat.work, Clock::now());
+    if (beat.last) board_.close_row(Clock::now());
     if (beat.rank == 0) reply.rows = board_.take_rows();
     return reply;
   }
@@ -166,9 +173,9 @@ class Master::Impl final : public net::RequestHandler {
   LeaseReply lease(const LeaseRequest& request) {
     const std::lock_guard lock(mutex_);
     for (const UnitRange& range : request.finished) leases_.finish(request.worker, range);
-    if (stop_) return {.over = true, .range = {}};
+    if (stop_) return {.over = true, .finished = leases_.finished()};
     const UnitRange range = leases_.next(request.worker);
-    return {.over = range.count == 0 && leases_.over(), .range = range};
+    return {.over = range.count == 0 && leases_.over(), .range = range, .finished = leases_.finished()};
   }
 
   void set_result(const net::SessionPtr& session, const net::FrameHeader& header, const ResultReport& report) {
@@ -181,7 +188,7 @@ class Master::Impl final : public net::RequestHandler {
     const std::lock_guard lock(mutex_);
     if (!stop_) log_info("the job is to stop", {{"reason", request.reason}});
     stop_ = true;
-    reason_ = request.reason;
+    if (state_ == JobState::kRunning) reason_ = request.reason;
     session->reply(header, Done{});
   }
 
@@ -272,5 +279,7 @@ const net::Address& Master::address() const { return impl_->address(); }
 JobStatus Master::status() const { return impl_->status(); }
 
 bool Master::over() const { return impl_->over(); }
+
+bool Master::deserted() const { return impl_->deserted(); }
 
 }  // namespace trireme::cluster

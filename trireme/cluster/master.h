@@ -27,8 +27,11 @@ class Master {
 
   JobStatus status() const;
 
-  /// True once every member has left, or the job has failed.
+  /// True once every worker has left, or the job has failed.
   bool over() const;
+
+  /// True once nobody is connected any more that was a member.
+  bool deserted() const;
 
  private:
   class Impl;

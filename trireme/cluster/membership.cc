@@ -86,9 +86,9 @@ void Membership::beat(const std::stop_token& stop) {
   }
 }
 
-void Membership::send_heartbeat() {
+void Membership::send_heartbeat(bool last) {
   const std::lock_guard one_at_a_time(beat_mutex_);
-  Heartbeat heartbeat{.role = options_.role, .rank = options_.rank, .work = {}};
+  Heartbeat heartbeat{.role = options_.role, .rank = options_.rank, .last = last};
   {
     const std::lock_guard lock(mutex_);
     heartbeat.work = unreported_;

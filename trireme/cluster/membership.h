@@ -53,6 +53,9 @@ class Membership {
 
   void post_result(const nlohmann::json& result);
 
+  /// Sends what is not reported yet, and has the row of metrics in progress completed with it.
+  void flush() { send_heartbeat(/*last=*/true); }
+
   /// Asks that the whole job stops after the current step.
   void request_stop(const std::string& reason);
 
@@ -61,7 +64,7 @@ class Membership {
 
  private:
   void beat(const std::stop_token& stop);
-  void send_heartbeat();
+  void send_heartbeat(bool last = false);
   void tell_abort(const std::string& reason);  // once; with beat_mutex_
 
   MembershipOptions options_;

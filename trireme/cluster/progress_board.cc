@@ -30,12 +30,14 @@ void ProgressBoard::add(Rank worker, const WorkDone& work, Time now) {
   sums.add(work);
   recent_.push_back({now, sums});
   while (recent_.size() > 1 && now - recent_.front().time > kRecently) recent_.pop_front();
-  const bool last = plan_.steps > 0 && plan_.steps_per_epoch > 0 && samples_ >= plan_.steps * plan_.batch;
-  if (row_sums_.samples >= plan_.log_every * plan_.batch || last) {
-    rows_.push_back(row(row_sums_, seconds(now - row_start_), now));
-    row_sums_ = {};
-    row_start_ = now;
-  }
+  if (row_sums_.samples >= plan_.log_every * plan_.batch) close_row(now);
+}
+
+void ProgressBoard::close_row(Time now) {
+  if (row_sums_.samples == 0) return;
+  rows_.push_back(row(row_sums_, seconds(now - row_start_), now));
+  row_sums_ = {};
+  row_start_ = now;
 }
 
 void ProgressBoard::set_clocks(const ClockReport& report) {

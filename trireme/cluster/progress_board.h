@@ -26,6 +26,9 @@ class ProgressBoard {
   /// `worker` takes part no more; the spread of clocks is over the others.
   void leave(Rank worker);
 
+  /// Completes the row in progress, if there is anything in it.
+  void close_row(Time now);
+
   /// Rows completed since the last call.
   std::vector<MetricsRow> take_rows();
 

@@ -82,7 +82,8 @@ struct Heartbeat {
   Rank rank = 0;
   WorkDone work;       ///< from workers
   ClockReport clocks;  ///< from servers
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(Heartbeat, role, rank, work, clocks)
+  bool last = false;   ///< complete the row of metrics in progress
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(Heartbeat, role, rank, work, clocks, last)
 };
 
 /// One line of metrics over all workers.
@@ -124,9 +125,10 @@ struct LeaseRequest {
 };
 
 struct LeaseReply {
-  bool over = false;  ///< every unit is finished
-  UnitRange range;    ///< empty and not over: others are still at work on the last units; ask again
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(LeaseReply, over, range)
+  bool over = false;           ///< every unit is finished
+  UnitRange range;             ///< empty and not over: others are still at work on the last units; ask again
+  std::uint64_t finished = 0;  ///< units that all workers together have finished
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(LeaseReply, over, range, finished)
 };
 
 struct StopRequest {

@@ -30,9 +30,10 @@ Model make_model(const std::string& name, const std::vector<std::int64_t>& shape
     return models::Mlp(models::MlpOptions{.features = features, .classes = classes});
   }
   if (name == "lenet") return models::LeNet(shape, classes);
-  fail<InvalidArgument>("there is no model '{}'{}: use lenet or mlp, or write a program of your own (see "
-                        "examples/fashion_mnist.cc) and start it with 'trireme run'",
-                        name, did_you_mean(name, model_names()));
+  fail<InvalidArgument>(
+      "there is no model '{}'{}: use lenet or mlp, or write a program of your own (see "
+      "examples/fashion_mnist.cc) and start it with 'trireme run'",
+      name, did_you_mean(name, model_names()));
 }
 
 }  // namespace trireme

@@ -176,7 +176,7 @@ void Client::send(Peer& peer, std::span<const std::uint32_t> chunks, const PushI
 
 StepOutcome Client::finish() {
   StepOutcome outcome{.oldest = ~Step{0}};
-  const Deadline deadline = Deadline::in(options_.timeout);
+  const Deadline deadline = Deadline::in(options_.step_timeout);
   std::vector<Sent> sent;
   sent.swap(sent_);
   for (const Sent& request : sent) {

@@ -20,7 +20,8 @@ struct ClientOptions {
   std::string secret;
   std::vector<net::Address> servers;
   net::Transport transport = net::Transport::kAuto;
-  std::chrono::milliseconds timeout = 60s;  ///< for each answer of a server
+  std::chrono::milliseconds step_timeout = 600s;  ///< for a push or pull: other workers may be slow, or evaluating
+  std::chrono::milliseconds timeout = 60s;        ///< for each answer of a server
 };
 
 /// What one push stands for.

@@ -17,13 +17,43 @@ struct NamedBytes {
   Bytes bytes() const { return {static_cast<const std::byte*>(tensor.data_ptr()), tensor.nbytes()}; }
 };
 
-std::vector<NamedBytes> host_parameters(const torch::nn::Module& module) {
+std::vector<NamedBytes> host_tensors(const torch::nn::Module& module, bool with_buffers) {
   std::vector<NamedBytes> all;
   for (const auto& item : module.named_parameters()) {
     all.push_back({item.key(), item.value().detach().to(torch::kCPU).contiguous()});
   }
+  for (const auto& item : module.named_buffers()) {
+    if (with_buffers) all.push_back({item.key(), item.value().detach().to(torch::kCPU).contiguous()});
+  }
   std::sort(all.begin(), all.end(), [](const NamedBytes& a, const NamedBytes& b) { return a.name < b.name; });
   return all;
+}
+
+DType dtype_of(const NamedBytes& item) {
+  switch (item.tensor.scalar_type()) {
+    case torch::kFloat32:
+      return DType::kF32;
+    case torch::kFloat64:
+      return DType::kF64;
+    case torch::kFloat16:
+      return DType::kF16;
+    case torch::kBFloat16:
+      return DType::kBF16;
+    case torch::kInt8:
+      return DType::kI8;
+    case torch::kUInt8:
+      return DType::kU8;
+    case torch::kInt16:
+      return DType::kI16;
+    case torch::kInt32:
+      return DType::kI32;
+    case torch::kInt64:
+      return DType::kI64;
+    case torch::kBool:
+      return DType::kBool;
+    default:
+      fail<InvalidArgument>("'{}' has a type that safetensors files do not know", item.name);
+  }
 }
 
 class MetricsWriter final : public Callback {
@@ -71,14 +101,11 @@ class FinalSave final : public Callback {
       : model_(std::move(model)), result_(std::move(result)) {}
 
   void on_end(const Model& model, const TrainResult& result) override {
-    const auto parameters = host_parameters(*model.module);
+    const auto parameters = host_tensors(*model.module, /*with_buffers=*/true);
     std::vector<checkpoint::TensorView> views;
     for (const NamedBytes& parameter : parameters) {
-      if (parameter.tensor.scalar_type() != torch::kFloat32) {
-        fail<InvalidArgument>("parameter '{}' is not float32", parameter.name);
-      }
       views.push_back({.name = parameter.name,
-                       .dtype = DType::kF32,
+                       .dtype = dtype_of(parameter),
                        .shape = parameter.tensor.sizes().vec(),
                        .data = parameter.bytes()});
     }
@@ -210,7 +237,7 @@ std::shared_ptr<Callback> stop_at_accuracy(double accuracy) { return std::make_s
 
 std::string hash_parameters(const torch::nn::Module& module) {
   Sha256 hash;
-  for (const NamedBytes& parameter : host_parameters(module)) hash.add(parameter.bytes());
+  for (const NamedBytes& parameter : host_tensors(module, /*with_buffers=*/false)) hash.add(parameter.bytes());
   return hash.hex();
 }
 

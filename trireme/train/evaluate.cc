@@ -1,6 +1,6 @@
-#include "trireme/train/trainer.h"
-
 #include <numeric>
+
+#include "trireme/train/trainer.h"
 
 namespace trireme {
 

@@ -45,7 +45,9 @@ struct Job::LocalCluster {
 
 namespace {
 
-observe::RunFolder open_folder(const cluster::JobEnvironment& place) {
+/// The chief writes the files; a worker that was not told where has no folder.
+std::optional<observe::RunFolder> open_folder(const cluster::JobEnvironment& place) {
+  if (place.run_folder.empty() && place.rank != 0) return std::nullopt;
   if (place.run_folder.empty()) return observe::RunFolder::create({});
   return observe::RunFolder::open(place.run_folder);
 }
@@ -85,6 +87,10 @@ Job::Job(cluster::JobEnvironment place, bool alone)
 
 Job::~Job() {
   membership_.reset();
+  if (local_ && !alone_) {  // the others still have to hear how it ended
+    const Deadline deadline = Deadline::in(3s);
+    while (!local_->master->deserted() && !deadline.passed()) std::this_thread::sleep_for(20ms);
+  }
   local_.reset();
 }
 

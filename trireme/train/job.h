@@ -38,8 +38,8 @@ class Job {
   cluster::Membership& membership() { return *membership_; }
   net::Loop& loop() { return loop_; }
 
-  /// Where this run leaves its files; the chief writes them.
-  const observe::RunFolder& folder() const { return folder_; }
+  /// Where this run leaves its files. On the chief, who writes them; elsewhere perhaps nothing.
+  const std::optional<observe::RunFolder>& folder() const { return folder_; }
 
   /// True once the job is asked to end after the current step.
   bool stop_requested() const { return stop_.load(); }
@@ -62,15 +62,15 @@ class Job {
 
   cluster::JobEnvironment place_;
   bool alone_;
-  observe::RunFolder folder_;
+  std::optional<observe::RunFolder> folder_;
   net::Loop loop_{"worker-net", 1};
   std::unique_ptr<LocalCluster> local_;
   std::atomic<bool> stop_{false};
   mutable std::mutex mutex_;
-  std::vector<cluster::MetricsRow> rows_;                        // guarded by mutex_
-  std::string failure_;                                          // guarded by mutex_
-  std::function<void(const std::string& reason)> interrupt_;     // guarded by mutex_
-  std::unique_ptr<cluster::Membership> membership_;              // last: its thread calls into the rest
+  std::vector<cluster::MetricsRow> rows_;                     // guarded by mutex_
+  std::string failure_;                                       // guarded by mutex_
+  std::function<void(const std::string& reason)> interrupt_;  // guarded by mutex_
+  std::unique_ptr<cluster::Membership> membership_;           // last: its thread calls into the rest
 };
 
 }  // namespace trireme

@@ -24,17 +24,17 @@ Loss cross_entropy();
 Metric correct_predictions();
 
 struct TrainOptions {
-  std::uint64_t batch = 64;       ///< samples per step, over all workers
-  std::uint64_t epochs = 1;       ///< how long; `steps` overrides it
+  std::uint64_t batch = 64;  ///< samples per step, over all workers
+  std::uint64_t epochs = 1;  ///< how long; `steps` overrides it
   Step steps = 0;
-  Lane lanes = 0;                 ///< slices of the batch; 0 = one per worker. The result depends on it, not on workers
+  Lane lanes = 0;  ///< slices of the batch; 0 = one per worker. The result depends on it, not on workers
   std::uint64_t seed = 1;
 
   ps::UpdateConfig optimizer{.rule = ps::Rule::kAdam};
   double lr = 1e-3;
-  std::string schedule = "cosine";    ///< see make_schedule
+  std::string schedule = "cosine";  ///< see make_schedule
   Step warmup = 0;
-  double clip_norm = 0;               ///< each lane's mean gradient is scaled down to this norm; 0 = off
+  double clip_norm = 0;  ///< each lane's mean gradient is scaled down to this norm; 0 = off
 
   ps::Consistency consistency;
 
@@ -42,10 +42,11 @@ struct TrainOptions {
   Metric metric = correct_predictions();
 
   torch::Device device = torch::kCPU;
-  int threads = 0;                    ///< of LibTorch; 0 = cores / lanes, so that results do not depend on workers
-  Step log_every = 10;                ///< steps per row of metrics
-  bool evaluate_each_epoch = true;    ///< else only at the end
-  double slowdown = 1;                ///< experiments: this worker takes so many times as long for its gradients
+  int threads = 0;      ///< of LibTorch; 0 = (cores - 1) / lanes: by lanes, so that results do not depend on
+                        ///< workers; one core is left to servers and the network
+  Step log_every = 10;  ///< steps per row of metrics
+  bool evaluate_each_epoch = true;  ///< else only at the end
+  double slowdown = 1;              ///< experiments: this worker takes so many times as long for its gradients
 
   std::vector<std::shared_ptr<Callback>> callbacks;  ///< besides the usual files; run on the chief
 };

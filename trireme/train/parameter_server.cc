@@ -36,6 +36,11 @@ void ParameterServer::attach(const Model& model) {
     parameters.push_back(parameter.tensor);
   }
   if (tables.empty()) fail<InvalidArgument>("the model has no parameters to train");
+  if (chief_ && !model.module->buffers().empty()) {
+    log_warn(
+        "the model has buffers (batch-norm statistics): each worker keeps its own, the chief's are evaluated and saved",
+        {{"buffers", model.module->buffers().size()}});
+  }
   client_.open(std::move(tables), {.update = options_.update, .consistency = options_.consistency});
   parameters_ = std::move(parameters);
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
@@ -78,19 +83,15 @@ void ParameterServer::begin(const StepInfo& info) {
   for (const auto& bucket : buckets_) missing_.push_back(bucket.size());
 }
 
-std::span<float> ParameterServer::gradient(std::size_t i) {
-  return client_.gradients(static_cast<std::uint32_t>(i));
-}
+std::span<float> ParameterServer::gradient(std::size_t i) { return client_.gradients(static_cast<std::uint32_t>(i)); }
 
 void ParameterServer::add(std::size_t i) {
   const std::uint32_t bucket = bucket_of_[i];
   TRIREME_CHECK(missing_[bucket] > 0, "gradient {} was added twice", i);
   if (--missing_[bucket] > 0) return;
-  client_.push(buckets_[bucket], {.step = info_.step,
-                                  .lanes = info_.lanes,
-                                  .samples = info_.samples,
-                                  .lr = info_.lr,
-                                  .stop = info_.stop});
+  client_.push(
+      buckets_[bucket],
+      {.step = info_.step, .lanes = info_.lanes, .samples = info_.samples, .lr = info_.lr, .stop = info_.stop});
 }
 
 Commit ParameterServer::finish() {

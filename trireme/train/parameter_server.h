@@ -42,10 +42,10 @@ class ParameterServer final : public Strategy {
   ParameterServerOptions options_;
   bool chief_;
   ps::Client client_;
-  std::vector<torch::Tensor> parameters_;  // the module's
-  std::vector<std::uint32_t> bucket_of_;               // by parameter
-  std::vector<std::vector<std::uint32_t>> buckets_;    // parameters (tables), in backward order
-  std::vector<std::size_t> missing_;                   // by bucket: gradients not there yet in this step
+  std::vector<torch::Tensor> parameters_;            // the module's
+  std::vector<std::uint32_t> bucket_of_;             // by parameter
+  std::vector<std::vector<std::uint32_t>> buckets_;  // parameters (tables), in backward order
+  std::vector<std::size_t> missing_;                 // by bucket: gradients not there yet in this step
   StepInfo info_;
 };
 

@@ -13,7 +13,7 @@ struct StepInfo {
   LaneRange lanes;     ///< whose gradients this worker sums
   double samples = 0;  ///< in these lanes
   double lr = 0;
-  bool stop = false;   ///< this worker wants everybody to stop after this step
+  bool stop = false;  ///< this worker wants everybody to stop after this step
 };
 
 /// How a step ended.

@@ -11,6 +11,24 @@
 
 namespace trireme {
 
+namespace {
+
+/// While it lives, the failure of the job interrupts the strategy's waits.
+class FailureWatch {
+ public:
+  FailureWatch(Job& job, Strategy& strategy) : job_(job) {
+    job_.on_failure([&strategy](const std::string& reason) { strategy.interrupt(reason); });
+  }
+  ~FailureWatch() { job_.on_failure(nullptr); }
+  FailureWatch(const FailureWatch&) = delete;
+  FailureWatch& operator=(const FailureWatch&) = delete;
+
+ private:
+  Job& job_;
+};
+
+}  // namespace
+
 /// One call of fit: everything that lives as long as it.
 class Trainer::Run final : public TrainControl {
  public:
@@ -32,21 +50,16 @@ class Trainer::Run final : public TrainControl {
                            .steps = plan_.steps,
                            .steps_per_epoch = plan_.steps_per_epoch})),
         strategy_(std::make_unique<ParameterServer>(
-            job_, ParameterServerOptions{.update = options_.optimizer,
-                                         .consistency = options_.consistency,
-                                         .lanes = options_.lanes})) {
-    job_.on_failure([this](const std::string& reason) { strategy_->interrupt(reason); });
+            job_, ParameterServerOptions{
+                      .update = options_.optimizer, .consistency = options_.consistency, .lanes = options_.lanes})) {
     strategy_->attach(model_);
     computer_.emplace(model_, options_, train->sample_shape());
     job_.membership().set_plan(plan_);
-    stream_ = plan_.leased
-                  ? make_leased_stream(std::move(train), sampler_, job_.membership())
-                  : make_fixed_stream(std::move(train), sampler_,
-                                      deal_lanes(options_.lanes, job_.workers())[job_.rank()], plan_.steps);
+    stream_ = plan_.leased ? make_leased_stream(std::move(train), sampler_, job_.membership())
+                           : make_fixed_stream(std::move(train), sampler_,
+                                               deal_lanes(options_.lanes, job_.workers())[job_.rank()], plan_.steps);
     if (job_.chief()) add_callbacks();
   }
-
-  ~Run() override { job_.on_failure(nullptr); }
 
   TrainResult train() {
     started_ = Deadline::Clock::now();
@@ -91,7 +104,7 @@ class Trainer::Run final : public TrainControl {
                               .correct = statistics.correct,
                               .lr = lr});
     deliver_rows();
-    if ((step + 1) % plan_.steps_per_epoch == 0 && step + 1 < plan_.steps) end_epoch(step + 1);
+    notice_epoch(plan_.leased ? step : step + 1);
     return !commit.stop;
   }
 
@@ -100,7 +113,11 @@ class Trainer::Run final : public TrainControl {
     if (options_.slowdown > 1) std::this_thread::sleep_for(took * (options_.slowdown - 1));
   }
 
-  void end_epoch(Step step) {
+  /// Evaluates when the first step of a new epoch is near (bsp) or seen (leases come in any order).
+  void notice_epoch(Step step) {
+    const std::uint64_t epoch = sampler_->epoch_of(step);
+    if (epoch <= epoch_ || step >= plan_.steps) return;
+    epoch_ = epoch;
     if (!job_.chief() || !test_ || !options_.evaluate_each_epoch) return;
     report_evaluation(step, evaluate(model_, *test_, options_));
   }
@@ -117,6 +134,7 @@ class Trainer::Run final : public TrainControl {
   }
 
   TrainResult conclude() {
+    if (stopped_because_.empty() && job_.stop_requested()) stopped_because_ = "asked to stop";
     TrainResult result{.steps = clock_,
                        .samples = samples_,
                        .seconds = seconds(Deadline::Clock::now() - started_),
@@ -134,6 +152,7 @@ class Trainer::Run final : public TrainControl {
       report_evaluation(result.steps, *result.test);
     }
     result.parameters_sha256 = hash_parameters(*model_.module);
+    job_.membership().flush();
     deliver_rows();
     for (const auto& callback : callbacks_) callback->on_end(model_, result);
     job_.membership().post_result(result.json());
@@ -143,7 +162,9 @@ class Trainer::Run final : public TrainControl {
 
   /// The chief knows what it did itself; the rest follows from the plan, which was carried out unless stopped.
   void count_whole_job(TrainResult& result) const {
-    if (plan_.leased && stopped_because_.empty()) result.steps = plan_.steps;
+    if (plan_.leased) {
+      result.steps = stopped_because_.empty() ? plan_.steps : stream_->finished_units() / plan_.lanes;
+    }
     std::uint64_t samples = 0;
     const Step epochs = result.steps / plan_.steps_per_epoch;
     samples = epochs * sampler_->config().samples;
@@ -154,9 +175,9 @@ class Trainer::Run final : public TrainControl {
 
   void add_callbacks() {
     callbacks_ = options_.callbacks;
-    callbacks_.push_back(write_metrics(job_.folder().metrics()));
-    callbacks_.push_back(write_tensorboard(job_.folder().tensorboard()));
-    callbacks_.push_back(save_final(job_.folder().model(), job_.folder().result()));
+    callbacks_.push_back(write_metrics(job_.folder()->metrics()));
+    callbacks_.push_back(write_tensorboard(job_.folder()->tensorboard()));
+    callbacks_.push_back(save_final(job_.folder()->model(), job_.folder()->result()));
     if (job_.alone()) callbacks_.push_back(show_progress());
   }
 
@@ -168,11 +189,13 @@ class Trainer::Run final : public TrainControl {
   const cluster::Plan plan_;
   Schedule lr_;
   std::unique_ptr<Strategy> strategy_;
+  FailureWatch failure_watch_{job_, *strategy_};
   std::optional<LaneComputer> computer_;
   std::unique_ptr<WorkStream> stream_;
   std::vector<std::shared_ptr<Callback>> callbacks_;  // the chief's
   Deadline::Clock::time_point started_;
-  Step clock_ = 0;      // steps this worker has finished
+  Step clock_ = 0;  // steps this worker has finished
+  std::uint64_t epoch_ = 0;
   Step next_step_ = 0;
   std::uint64_t samples_ = 0;
   bool stop_wanted_ = false;
@@ -186,12 +209,13 @@ Trainer::Trainer(Job& job, Model model, TrainOptions options)
     fail<InvalidArgument>("{} lanes for {} workers: each worker needs at least one lane", options_.lanes,
                           job.workers());
   }
-  if (!(options_.lr > 0)) fail<InvalidArgument>("a learning rate of {} does not learn: it must be above 0", options_.lr);
+  if (!(options_.lr > 0))
+    fail<InvalidArgument>("a learning rate of {} does not learn: it must be above 0", options_.lr);
   ps::validate(options_.optimizer);
   ps::validate(options_.consistency, job.workers());
   const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   torch::set_num_threads(options_.threads > 0 ? options_.threads
-                                              : std::max(1, cores / static_cast<int>(options_.lanes)));
+                                              : std::max(1, (cores - 1) / static_cast<int>(options_.lanes)));
   model_.module->to(options_.device);
 }
 

@@ -16,19 +16,20 @@ class FixedStream final : public WorkStream {
   FixedStream(std::shared_ptr<const data::Dataset> dataset, std::shared_ptr<const data::Sampler> sampler,
               LaneRange lanes, Step steps)
       : lanes_(lanes),
-        prefetcher_(std::move(dataset),
-                    [this, sampler = std::move(sampler), lanes, steps, step = Step{0},
-                     lane = lanes.first](const std::stop_token&) mutable -> std::optional<data::Work> {
-                      if (lane == lanes.first) step = std::max(step, wanted_.load());
-                      if (step >= steps) return std::nullopt;
-                      data::Work work{.step = step, .lane = lane, .indices = sampler->indices(step, lane)};
-                      if (++lane == lanes.end()) {
-                        lane = lanes.first;
-                        ++step;
-                      }
-                      return work;
-                    },
-                    depth_for(lanes.count)) {}
+        prefetcher_(
+            std::move(dataset),
+            [this, sampler = std::move(sampler), lanes, steps, step = Step{0},
+             lane = lanes.first](const std::stop_token&) mutable -> std::optional<data::Work> {
+              if (lane == lanes.first) step = std::max(step, wanted_.load());
+              if (step >= steps) return std::nullopt;
+              data::Work work{.step = step, .lane = lane, .indices = sampler->indices(step, lane)};
+              if (++lane == lanes.end()) {
+                lane = lanes.first;
+                ++step;
+              }
+              return work;
+            },
+            depth_for(lanes.count)) {}
 
   std::optional<StepWork> next(Step step) override {
     wanted_.store(step);
@@ -62,7 +63,8 @@ class LeasedStream final : public WorkStream {
                cluster::Membership& master)
       : sampler_(std::move(sampler)),
         master_(master),
-        prefetcher_(std::move(dataset), [this](const std::stop_token& stop) { return produce(stop); }, 2) {}
+        prefetcher_(
+            std::move(dataset), [this](const std::stop_token& stop) { return produce(stop); }, 2) {}
 
   std::optional<StepWork> next(Step /*step*/) override {
     auto item = prefetcher_.next(Deadline::in(kReadTime));
@@ -81,6 +83,8 @@ class LeasedStream final : public WorkStream {
     for (data::Item& item : work.items) prefetcher_.recycle(std::move(item.batch));
   }
 
+  std::uint64_t finished_units() const override { return finished_units_.load(); }
+
  private:
   std::optional<data::Work> produce(const std::stop_token& stop) {
     while (lease_.count == 0) {
@@ -90,6 +94,7 @@ class LeasedStream final : public WorkStream {
         finished.swap(finished_);
       }
       const cluster::LeaseReply reply = master_.lease(finished);
+      finished_units_.store(reply.finished);
       if (reply.over || stop.stop_requested()) return std::nullopt;
       lease_ = reply.range;
       if (lease_.count == 0) {  // others are at work on the last units: ask again when there is news, or soon
@@ -108,6 +113,7 @@ class LeasedStream final : public WorkStream {
 
   std::shared_ptr<const data::Sampler> sampler_;
   cluster::Membership& master_;
+  std::atomic<std::uint64_t> finished_units_{0};
   cluster::UnitRange lease_;  // the prefetch thread's
   std::mutex mutex_;
   std::condition_variable_any finished_some_;

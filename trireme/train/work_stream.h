@@ -15,7 +15,7 @@ namespace trireme {
 
 /// The lanes of one step that this worker computes, with their samples.
 struct StepWork {
-  Step step = 0;    ///< of the whole job: chooses samples, learning rate and random numbers
+  Step step = 0;  ///< of the whole job: chooses samples, learning rate and random numbers
   LaneRange lanes;
   std::vector<data::Item> items;  ///< one per lane, in order
 
@@ -32,11 +32,15 @@ class WorkStream {
 
   /// `work` is done and has taken effect; its buffers are used again.
   virtual void finish(StepWork work) = 0;
+
+  /// Leased streams: units that all workers together have finished, as last heard.
+  virtual std::uint64_t finished_units() const { return 0; }
 };
 
 /// Synchronous modes: the same lanes of every step, up to `steps`.
 std::unique_ptr<WorkStream> make_fixed_stream(std::shared_ptr<const data::Dataset> dataset,
-                                              std::shared_ptr<const data::Sampler> sampler, LaneRange lanes, Step steps);
+                                              std::shared_ptr<const data::Sampler> sampler, LaneRange lanes,
+                                              Step steps);
 
 /// Asynchronous modes: single lanes of any step, leased from the master, so that fast workers do more of them and each
 /// is done once.
