@@ -42,8 +42,9 @@ int train(const TrainFlags& flags, const std::string& config) {
       observe::RunFolder::create({.path = flags.out, .model = flags.model, .overwrite = flags.overwrite});
   write_file_atomically(folder.config(), as_bytes(config));
   if (!flags.json) {
-    fmt::print("training {} on {} with {} workers and {} servers, {}\n", flags.model, data.train->describe(),
-               flags.workers, flags.servers, flags.consistency);
+    fmt::print("training {} on {} with {} worker{} and {} server{}, {}\n", flags.model, data.train->describe(),
+               flags.workers, flags.workers == 1 ? "" : "s", flags.servers, flags.servers == 1 ? "" : "s",
+               flags.consistency);
   }
   const JobOutcome outcome = run_job({.workers = flags.workers,
                                       .servers = flags.servers,
