@@ -3,6 +3,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -102,7 +103,7 @@ TEST_F(BadInput, AConfigFileWithATypo) {
 }
 
 TEST_F(BadInput, ACommandOrFlagThatIsNotThere) {
-  refuse({"trian"}, AllOf(HasSubstr("no command 'trian'"), HasSubstr("did you mean 'train'?")));
+  refuse({"trains"}, AllOf(HasSubstr("no command 'trains'"), HasSubstr("did you mean 'train'?")));
   refuse({}, HasSubstr("subcommand"));
   refuse_train({"--epocs", "3"}, HasSubstr("--epocs"));
   refuse({"run", "-w", "2"}, HasSubstr("which program?"));
@@ -157,7 +158,15 @@ TEST_F(BadInput, AnotherJobsSecretIsRefusedAndTheMasterLivesOn) {
 }
 
 TEST_F(BadInput, WhatOnlyTheWorkersCanKnowIsToldAllTheSame) {
-  const std::string table = folder_.write("table.csv", "a,b,label\n1,2,0\n3,4,1\n").string();
+  const std::string table = folder_
+                                .write("table.csv",
+                                       [] {
+                                         std::string rows = "a,b,label\n";
+                                         for (int i = 0; i < 30; ++i)
+                                           rows += fmt::format("{},{},{}\n", i, i + 1, i % 2);
+                                         return rows;
+                                       }())
+                                .string();
   refuse({"train", "--json", "--data", table, "--batch", "2"}, AllOf(HasSubstr("28 x 28"), HasSubstr("use mlp")));
   refuse({"train", "--json", "--data-dir", images_.string(), "--schedule", "cosin"},
          AllOf(HasSubstr("'cosin'"), HasSubstr("did you mean 'cosine'?")));
