@@ -41,7 +41,11 @@ TEST(ProgressBoard, TheLastSamplesAreARowToo) {
   board.add(0, work(16, 1600, 1, 1), kStart + 1s);
   board.take_rows();
   board.add(0, work(20, 400, 1, 1), kStart + 2s);
+  EXPECT_TRUE(board.take_rows().empty());  // too few for a row of their own ...
+  board.close_row(kStart + 3s);            // ... unless nothing will follow
   ASSERT_EQ(board.take_rows().size(), 1u);
+  board.close_row(kStart + 4s);
+  EXPECT_TRUE(board.take_rows().empty());
 }
 
 TEST(ProgressBoard, ClocksComeFromServersAndCountForThoseWhoTakePart) {
