@@ -1,3 +1,4 @@
+#include <cstdio>
 #include <memory>
 
 #include "trireme/base/error.h"
@@ -45,6 +46,7 @@ int train(const TrainFlags& flags, const std::string& config) {
     fmt::print("training {} on {} with {} worker{} and {} server{}, {}\n", flags.model, data.train->describe(),
                flags.workers, flags.workers == 1 ? "" : "s", flags.servers, flags.servers == 1 ? "" : "s",
                flags.consistency);
+    std::fflush(stdout);  // before the progress, which goes to standard error
   }
   const JobOutcome outcome = run_job({.workers = flags.workers,
                                       .servers = flags.servers,
