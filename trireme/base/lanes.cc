@@ -36,6 +36,22 @@ bool is_subtree(Lane lanes, LaneRange range) {
   return node == range;
 }
 
+std::uint8_t fork_depth(Lane lanes, LaneRange subtree, LaneRange next) {
+  TRIREME_CHECK(subtree.end() <= next.first && next.end() <= lanes,
+                "partial sums out of order: lanes [{}, {}), then [{}, {}), of {}", subtree.first, subtree.end(),
+                next.first, next.end(), lanes);
+  LaneRange node{0, lanes};
+  for (std::uint8_t depth = 0;; ++depth) {
+    const LaneRange right = right_child(node);
+    const bool is_left = subtree.first < right.first;
+    const bool next_is_left = next.first < right.first;
+    TRIREME_CHECK(!is_left || subtree.end() <= right.first, "a partial sum crosses lane {}", right.first);
+    TRIREME_CHECK(!next_is_left || next.end() <= right.first, "a partial sum crosses lane {}", right.first);
+    if (is_left && !next_is_left) return depth;
+    node = next_is_left ? left_child(node) : right;
+  }
+}
+
 std::vector<LaneRange> deal_lanes(Lane lanes, std::uint32_t workers) {
   if (workers == 0 || workers > lanes) {
     fail<InvalidArgument>(
@@ -71,52 +87,27 @@ SampleRange lane_samples(std::uint64_t batch, Lane lanes, Lane lane) {
 
 namespace {
 
-/// Sums are done this many floats at a time, so that the sums in between (one block per level of the tree) stay in the
-/// first-level cache.
-constexpr std::size_t kBlock = 1024;
-
 /// out[i] = a[i] + b[i]; `out` may be `a` or `b`.
 TRIREME_SIMD void add(const float* a, const float* b, float* out, std::size_t count) {
   TRIREME_INDEPENDENT
   for (std::size_t i = 0; i < count; ++i) out[i] = a[i] + b[i];
 }
 
-const float* sum_below(LaneRange node, std::span<const Partial> partials, std::size_t begin, std::size_t count,
-                       float* space);
-
-/// The sum of two sides that are sums themselves. Apart from `sum_below` so that only such nodes take stack space.
-[[gnu::noinline]] void sum_both(LaneRange node, std::span<const Partial> left, std::span<const Partial> right,
-                                std::size_t begin, std::size_t count, float* space) {
-  alignas(64) float right_space[kBlock];
-  const float* left_sum = sum_below(left_child(node), left, begin, count, space);
-  const float* right_sum = sum_below(right_child(node), right, begin, count, right_space);
-  add(left_sum, right_sum, space, count);
-}
-
-/// Elements [begin, begin + count) of the sum of `partials`, all below `node`. Returns where they are: in the only
-/// partial there is, else in `space`.
-const float* sum_below(LaneRange node, std::span<const Partial> partials, std::size_t begin, std::size_t count,
-                       float* space) {
-  if (partials.size() == 1) return partials[0].values + begin;
-  while (true) {
-    const Lane middle = node.first + left_lanes(node.count);
-    const auto split = std::ranges::find_if(partials, [=](const Partial& p) { return p.lanes.first >= middle; });
-    const auto left = partials.first(static_cast<std::size_t>(split - partials.begin()));
-    const auto right = partials.subspan(left.size());
-    TRIREME_CHECK(left.empty() || left.back().lanes.end() <= middle, "a partial sum crosses lane {}", middle);
-    if (right.empty()) {
-      node = left_child(node);
-    } else if (left.empty()) {
-      node = right_child(node);
-    } else if (left.size() > 1 && right.size() > 1) {
-      sum_both(node, left, right, begin, count, space);
-      return space;
-    } else {  // at most one side is a sum, so both may name the same space
-      const float* left_sum = sum_below(left_child(node), left, begin, count, space);
-      const float* right_sum = sum_below(right_child(node), right, begin, count, space);
-      add(left_sum, right_sum, space, count);
-      return space;
-    }
+/// `tree_sum` of three or more. Apart from it so that only these take so much of the stack.
+[[gnu::noinline]] void sum_blocks(Lane lanes, std::span<const Partial> partials, std::size_t begin,
+                                  std::span<float> out) {
+  const std::size_t block = FoldOrder::block_bytes(partials.size(), out.size_bytes()) / sizeof(float);
+  const FoldOrder order(lanes, partials);
+  const float* stack[FoldOrder::kLevels];
+  alignas(64) float space[FoldOrder::kLevels][FoldOrder::kLargeBlock / sizeof(float)];
+  for (std::size_t done = 0; done < out.size(); done += block) {
+    const std::size_t count = std::min(block, out.size() - done);
+    order.follow([&](std::size_t part, std::size_t level) { stack[level] = partials[part].values + begin + done; },
+                 [&](std::size_t level, bool is_last) {
+                   float* sum = is_last ? out.data() + done : space[level];
+                   add(stack[level], stack[level + 1], sum, count);
+                   stack[level] = sum;
+                 });
   }
 }
 
@@ -131,10 +122,7 @@ void tree_sum(Lane lanes, std::span<const Partial> partials, std::size_t begin, 
   } else if (partials.size() == 2) {  // one order only: no need to look for it
     add(partials[0].values + begin, partials[1].values + begin, out.data(), out.size());
   } else {
-    for (std::size_t done = 0; done < out.size(); done += kBlock) {
-      const std::size_t count = std::min(kBlock, out.size() - done);
-      sum_below({0, lanes}, partials, begin + done, count, out.data() + done);
-    }
+    sum_blocks(lanes, partials, begin, out);
   }
 }
 

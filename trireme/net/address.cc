@@ -1,5 +1,7 @@
 #include "trireme/net/address.h"
 
+#include <sys/stat.h>
+
 #include <charconv>
 
 #include <boost/asio/ip/address.hpp>
@@ -35,7 +37,9 @@ Address parse_address(const std::string& text) {
 std::string this_host_id() {
   std::string id = read_file("/proc/sys/kernel/random/boot_id");
   while (!id.empty() && id.back() == '\n') id.pop_back();
-  return id;
+  struct stat network {};
+  if (::stat("/proc/self/ns/net", &network) != 0) return id;
+  return fmt::format("{}-{}", id, network.st_ino);
 }
 
 bool is_loopback(const std::string& host) {

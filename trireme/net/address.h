@@ -22,7 +22,7 @@ struct Address {
 /// Parses "host:port" or "[v6]:port". Throws InvalidArgument.
 Address parse_address(const std::string& text);
 
-/// Names this boot of this machine's kernel.
+/// Names this boot of this machine's kernel, and the network namespace (Unix sockets do not reach beyond it).
 std::string this_host_id();
 
 bool is_loopback(const std::string& host);

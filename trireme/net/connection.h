@@ -81,7 +81,6 @@ class Connection : public FrameReceiver, public std::enable_shared_from_this<Con
  private:
   explicit Connection(ConnectOptions options) : options_(std::move(options)) {}
 
-  static std::shared_ptr<Connection> try_open(Loop& loop, const Address& address, const ConnectOptions& options);
   std::shared_ptr<PendingReply> find(std::uint64_t request);
   void check_size(const PendingReply& pending, const FrameHeader& header) const;
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <chrono>
+#include <memory>
 #include <string>
 
 #include "trireme/base/error.h"
@@ -44,6 +46,34 @@ Nonce fresh_nonce();
 Digest handshake_proof(const std::string& secret, std::string_view side, const Nonce& client, const Nonce& server);
 
 [[noreturn]] void fail_other_version(std::uint16_t theirs);
+
+/// Closes a socket whose handshake takes too long. On the socket's strand; ends before the socket does.
+template <typename Socket>
+class HandshakeWatch {
+ public:
+  HandshakeWatch(Socket& socket, std::chrono::milliseconds allowed)
+      : state_(std::make_shared<State>(State{asio::steady_timer(socket.get_executor(), allowed), &socket})) {
+    state_->timer.async_wait([state = state_](const boost::system::error_code& cancelled) {
+      boost::system::error_code ignored;
+      if (!cancelled && state->socket != nullptr) state->socket->close(ignored);
+    });
+  }
+  ~HandshakeWatch() { call_off(); }
+  HandshakeWatch(const HandshakeWatch&) = delete;
+  HandshakeWatch& operator=(const HandshakeWatch&) = delete;
+
+  void call_off() {
+    state_->socket = nullptr;  // the timer may have run out already, its handler waiting for its turn
+    state_->timer.cancel();
+  }
+
+ private:
+  struct State {
+    asio::steady_timer timer;
+    Socket* socket;
+  };
+  std::shared_ptr<State> state_;
+};
 
 /// Runs the client's side over any asio stream. Throws Unauthenticated, or what the stream throws.
 template <typename Stream>

@@ -5,6 +5,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstdint>
+
 #include "trireme/base/error.h"
 
 #ifndef F_SEAL_FUTURE_WRITE
@@ -14,11 +17,27 @@
 namespace trireme::net {
 namespace {
 
+constexpr std::size_t kLargePage = std::size_t{2} << 20;
+constexpr int kCollapse = 25;  // MADV_COLLAPSE, which Debian 12's headers lack
+
 MutableBytes map_shared(int descriptor, std::size_t bytes, Segment::Access access) {
   const int protection = access == Segment::Access::kRead ? PROT_READ : PROT_READ | PROT_WRITE;
-  void* address = ::mmap(nullptr, bytes, protection, MAP_SHARED, descriptor, 0);
-  if (address == MAP_FAILED) fail_errno(fmt::format("cannot map {} bytes of shared memory", bytes));
-  return {static_cast<std::byte*>(address), bytes};
+  // Large pages need an address to match: reserve more than is needed, map at the first that fits, give back the rest.
+  const std::size_t spare = bytes >= kLargePage ? kLargePage : 0;
+  void* reserved = ::mmap(nullptr, bytes + spare, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (reserved == MAP_FAILED) fail_errno(fmt::format("cannot map {} bytes of shared memory", bytes));
+  auto* const begin = static_cast<std::byte*>(reserved);
+  const std::size_t misfit = reinterpret_cast<std::uintptr_t>(begin) % kLargePage;
+  const std::size_t before = spare == 0 || misfit == 0 ? 0 : kLargePage - misfit;
+  if (before > 0) ::munmap(begin, before);
+  if (spare > before) ::munmap(begin + before + bytes, spare - before);
+  if (::mmap(begin + before, bytes, protection, MAP_SHARED | MAP_FIXED, descriptor, 0) == MAP_FAILED) {
+    const int problem = errno;
+    ::munmap(begin + before, bytes);
+    errno = problem;
+    fail_errno(fmt::format("cannot map {} bytes of shared memory", bytes));
+  }
+  return {begin + before, bytes};
 }
 
 }  // namespace
@@ -51,6 +70,12 @@ std::shared_ptr<Segment> Segment::map(FileDescriptor descriptor, std::size_t byt
 }
 
 Segment::~Segment() { ::munmap(bytes_.data(), bytes_.size()); }
+
+void Segment::use_large_pages() const {
+  // A wish: kernels before 6.1 do not know it, and memory may be too scattered. Small pages are as right, only slower.
+  const std::size_t whole = bytes_.size() / kLargePage * kLargePage;
+  if (whole > 0) ::madvise(bytes_.data(), whole, kCollapse);
+}
 
 void Segment::seal_writes() {
   if (::fcntl(descriptor_.get(), F_ADD_SEALS, F_SEAL_FUTURE_WRITE) != 0) fail_errno("cannot seal shared memory");

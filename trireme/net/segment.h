@@ -24,6 +24,10 @@ class Segment {
   Segment(const Segment&) = delete;
   Segment& operator=(const Segment&) = delete;
 
+  /// Asks the kernel to back this mapping with pages of 2 MiB, where it can: large arrays are read faster. Every
+  /// process asks for its own mapping. Takes memory for all of the segment.
+  void use_large_pages() const;
+
   /// From now on only this process's mapping can be written; peers that map it later can only read.
   void seal_writes();
 

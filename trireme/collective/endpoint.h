@@ -1,0 +1,65 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "trireme/base/deadline.h"
+#include "trireme/base/units.h"
+#include "trireme/net/address.h"
+#include "trireme/net/dial.h"
+#include "trireme/net/loop.h"
+
+namespace trireme::collective {
+
+struct EndpointOptions {
+  std::string host = "127.0.0.1";  ///< where to listen
+  std::string advertise;           ///< the host that peers are told; empty = `host`
+  std::string secret;              ///< of the job
+  bool allow_plain = false;        ///< accept unencrypted connections from other hosts
+};
+
+/// What two ranks connect for. Each pair has one connection of each.
+enum class Purpose : std::uint8_t {
+  kWatch,  ///< heartbeats; its end tells of death
+  kData,   ///< collectives; between ranks that share memory: the descriptors of segments
+  kPeer,   ///< send and recv
+};
+
+/// Which connection: both ends say the same.
+struct LinkName {
+  View view = 0;
+  std::string group;
+  Rank from = 0;  ///< the higher rank: it connects
+  Rank to = 0;
+  Purpose purpose = Purpose::kWatch;
+
+  auto operator<=>(const LinkName&) const = default;
+};
+
+/// Where the other ranks find this process: listens before anybody knows its rank, and keeps connections that arrive
+/// early until a communicator asks for them. Owns a thread.
+class Endpoint {
+ public:
+  explicit Endpoint(EndpointOptions options);
+  ~Endpoint();
+
+  const net::Address& address() const;
+  const std::string& secret() const;
+  net::Loop& loop();
+
+  /// Connects to a peer. Throws as net::dial does, StaleView if the peer has gone on to a later view.
+  net::ProvenStream connect(const net::Address& peer, const LinkName& name, net::Transport transport,
+                            Deadline deadline);
+
+  /// Waits for a peer to connect. Throws Timeout, PeerLost once `interrupt`ed.
+  net::ProvenStream accept(const LinkName& name, Deadline deadline);
+
+  /// Connections of earlier views are refused from now on, those waiting are dropped.
+  void enter_view(View view);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace trireme::collective

@@ -1,0 +1,46 @@
+#include "trireme/collective/team.h"
+
+namespace trireme::collective {
+
+void all_reduce_hierarchical(Mesh& mesh, const Operation& operation, const Doing& doing) {
+  const std::span<const LaneRange> lanes = mesh.lanes(operation);
+  const auto lanes_of_host = [&](const std::vector<Rank>& ranks) {
+    const Lane first = lanes[ranks.front()].first;
+    return LaneRange{first, lanes[ranks.back()].end() - first};
+  };
+  // Averages are divided once, by those who have the whole sum.
+  const bool average = operation.reduce.op == ReduceOp::kAverage;
+  const Rank leader = mesh.local_ranks().front();
+  if (mesh.local() != nullptr) {
+    Operation within = operation;
+    within.kind = OperationKind::kReduce;
+    within.root = leader;
+    if (average) within.reduce.op = ReduceOp::kSum;
+    within.reduce.lanes.clear();
+    for (const Rank rank : mesh.local_ranks()) within.reduce.lanes.push_back(lanes[rank]);
+    shared_memory::reduce(mesh, within, doing);
+  } else {
+    copy_bytes(operation.out.data, operation.in.data, operation.in.size_bytes());
+  }
+  if (mesh.rank() == leader) {
+    Team leaders{.mesh = mesh, .ranks = {}, .lanes = {}, .self = 0, .doing = doing};
+    std::vector<LaneRange> leaders_lanes;
+    for (const auto& ranks : mesh.hosts()) {
+      if (ranks.front() == leader) leaders.self = leaders.ranks.size();
+      leaders.ranks.push_back(ranks.front());
+      leaders_lanes.push_back(lanes_of_host(ranks));
+    }
+    leaders.lanes = leaders_lanes;
+    Operation between = operation;
+    between.in = operation.out;
+    network::all_reduce_direct(leaders, between);
+  }
+  if (mesh.local() != nullptr) {
+    Operation within = operation;
+    within.in = operation.out;
+    within.root = leader;
+    shared_memory::broadcast(mesh, within, doing);
+  }
+}
+
+}  // namespace trireme::collective

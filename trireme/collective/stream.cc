@@ -1,0 +1,123 @@
+#include "trireme/collective/stream.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "trireme/base/error.h"
+
+namespace trireme::collective {
+namespace {
+
+void wait_ready(int descriptor, short events, Deadline deadline, const std::string& peer) {
+  pollfd entry{descriptor, events, 0};
+  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline.left()).count() + 1;
+  if (deadline.passed() || (::poll(&entry, 1, static_cast<int>(left)) == 0 && deadline.passed())) {
+    fail<Timeout>("{} did not answer in time while the ranks were being connected", peer);
+  }
+}
+
+}  // namespace
+
+Stream::Stream(net::ProvenStream proven, Side side, Deadline deadline) : peer_(std::move(proven.peer)) {
+  if (auto* local = std::get_if<net::Local::socket>(&proven.socket)) {
+    local->non_blocking(true);
+    socket_ = FileDescriptor(local->release());
+    kind_ = "shm";
+  } else if (auto* plain = std::get_if<net::tcp::socket>(&proven.socket)) {
+    plain->non_blocking(true);
+    socket_ = FileDescriptor(plain->release());
+    kind_ = "tcp";
+  } else {
+    net::TlsStream& stream = *std::get<std::unique_ptr<net::TlsStream>>(proven.socket);
+    SSL* ssl = stream.native_handle();
+    SSL_up_ref(ssl);
+    tls_.reset(ssl);
+    stream.next_layer().non_blocking(true);
+    socket_ = FileDescriptor(stream.next_layer().release());
+    if (SSL_set_fd(ssl, socket_.get()) != 1) fail<IoError>("OpenSSL cannot take over the connection to {}", peer_);
+    SSL_set_mode(ssl, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+    kind_ = "tls";
+  }
+  // Asio reads ahead: whatever arrived before a side took over would be lost in its buffer. The connecting side takes
+  // over first and says so; until then the accepting side is silent.
+  std::byte ready{1};
+  if (side == Side::kConnected) {
+    send_all({&ready, 1}, deadline);
+  } else {
+    recv_all({&ready, 1}, deadline);
+  }
+}
+
+Stream::~Stream() = default;
+
+void Stream::lost(const std::string& reason) const { fail<PeerLost>("{}: {}", peer_, reason); }
+
+std::size_t Stream::tls_result(int result) {
+  if (result > 0) return static_cast<std::size_t>(result);
+  switch (SSL_get_error(tls_.get(), result)) {
+    case SSL_ERROR_WANT_READ:
+    case SSL_ERROR_WANT_WRITE:
+      return 0;
+    case SSL_ERROR_SYSCALL:
+      lost(errno == 0 ? "the connection ended" : std::strerror(errno));
+    default:
+      lost("the connection ended");
+  }
+}
+
+std::size_t Stream::try_send(Bytes bytes) {
+  if (bytes.empty()) return 0;
+  if (tls_) {
+    ERR_clear_error();
+    errno = 0;
+    return tls_result(
+        SSL_write(tls_.get(), bytes.data(), static_cast<int>(std::min<std::size_t>(bytes.size(), 1 << 20))));
+  }
+  const ssize_t sent = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (sent >= 0) return static_cast<std::size_t>(sent);
+  if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) return 0;
+  lost(std::strerror(errno));
+}
+
+std::size_t Stream::try_recv(MutableBytes bytes) {
+  if (bytes.empty()) return 0;
+  if (tls_) {
+    ERR_clear_error();
+    errno = 0;
+    return tls_result(
+        SSL_read(tls_.get(), bytes.data(), static_cast<int>(std::min<std::size_t>(bytes.size(), 1 << 20))));
+  }
+  const ssize_t received = ::recv(socket_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
+  if (received > 0) return static_cast<std::size_t>(received);
+  if (received == 0) lost("the connection ended");
+  if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) return 0;
+  lost(std::strerror(errno));
+}
+
+void Stream::send_all(Bytes bytes, Deadline deadline) {
+  while (!bytes.empty()) {
+    const std::size_t sent = try_send(bytes);
+    bytes = bytes.subspan(sent);
+    if (sent == 0) wait_ready(socket_.get(), POLLOUT, deadline, peer_);
+  }
+}
+
+void Stream::recv_all(MutableBytes bytes, Deadline deadline) {
+  while (!bytes.empty()) {
+    const std::size_t received = try_recv(bytes);
+    bytes = bytes.subspan(received);
+    if (received == 0) wait_ready(socket_.get(), POLLIN, deadline, peer_);
+  }
+}
+
+void Stream::throttle(std::uint64_t bits_per_second) {
+  const std::uint64_t bytes = bits_per_second / 8;
+  if (::setsockopt(socket_.get(), SOL_SOCKET, SO_MAX_PACING_RATE, &bytes, sizeof(bytes)) != 0) {
+    fail_errno("cannot slow the connection down");
+  }
+}
+
+}  // namespace trireme::collective

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <variant>
+
+#include "trireme/base/deadline.h"
+#include "trireme/net/address.h"
+#include "trireme/net/asio.h"
+#include "trireme/net/loop.h"
+
+namespace trireme::net {
+
+/// A connection whose other end has proven that it knows the job's secret. Nothing has been read beyond that. The
+/// socket's executor is a strand of the loop it was made on.
+struct ProvenStream {
+  using Socket = std::variant<Local::socket, tcp::socket, std::unique_ptr<TlsStream>>;
+
+  Socket socket;
+  std::string peer;  ///< for messages: "tls 10.0.0.7:4821"
+
+  bool local() const { return std::holds_alternative<Local::socket>(socket); }
+};
+
+struct DialOptions {
+  std::string secret;  ///< of the job
+  Transport transport = Transport::kAuto;
+  std::string peer_name = "the service";  ///< for messages: "server 2"
+  Deadline deadline = Deadline::in(10s);
+};
+
+/// Connects and proves the secret: by Unix socket where both are on one host and may share memory, else TCP or TLS (see
+/// Transport). Retries until the deadline while nobody listens there yet. Blocks; not on the loop's own threads. Throws
+/// Unauthenticated, PeerLost, Timeout.
+ProvenStream dial(Loop& loop, const Address& address, const DialOptions& options);
+
+}  // namespace trireme::net

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "trireme/net/dial.h"
+
+namespace trireme::net {
+
+struct DoorOptions {
+  std::string name = "service";                     ///< for logs
+  std::string host = "127.0.0.1";                   ///< where to listen; "0.0.0.0" for all interfaces
+  std::string advertise;                            ///< the host that peers are told; empty = `host`
+  std::uint16_t port = 0;                           ///< 0 = any free one; see address()
+  std::string secret;                               ///< of the job
+  bool allow_plain = false;                         ///< accept unencrypted connections from other hosts
+  bool share_memory = true;                         ///< also listen on a Unix socket for peers on this host
+  std::size_t max_unproven = 64;                    ///< connections that may be in their handshake at the same time
+  std::chrono::milliseconds handshake_within = 5s;  ///< closed if it takes longer
+};
+
+/// Listens, and lets in who proves the job's secret; the counterpart of `dial`.
+class Door {
+ public:
+  /// What to do with who was let in; runs on the socket's strand. What it throws is logged as a refusal. It still
+  /// counts as unproven until it ends, and is given up after `handshake_within`.
+  using OnEntry = std::function<awaitable<void>(ProvenStream stream)>;
+
+  /// Throws IoError if the port is in use: the message says by which address.
+  Door(Loop& loop, DoorOptions options, OnEntry on_entry);
+
+  /// Stops listening. The loop must be stopped before the door goes: handshakes may be under way.
+  ~Door();
+
+  const Address& address() const;
+
+  /// Lets nobody in any more. Thread-safe.
+  void close();
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace trireme::net
