@@ -112,11 +112,12 @@ TEST_P(HostileTest, SharedMemoryThatIsNotThereOrTooSmall) {
   EXPECT_FAILS(exchange(request, 0), InvalidArgument, "never shared");
   if (GetParam() != net::Transport::kShm) return;
   request.segment = connection->channel().share(net::Segment::create("small", 4096));
-  EXPECT_FAILS(exchange(request, 0), Corrupt, "shared memory that holds 1024");
+  EXPECT_FAILS(exchange(request, 0), Corrupt, "shared memory that holds 4096");
   request.segment = connection->channel().share(net::Segment::create("large", 1u << 20));
   EXPECT_EQ(exchange(request, 0).newest, 1u);
   request.step = 1;
-  for (const std::uint64_t offset : {~std::uint64_t{0}, std::uint64_t{1} << 62, (std::uint64_t{1} << 18) - 1}) {
+  for (const std::uint64_t offset :
+       {~std::uint64_t{0} - 3, std::uint64_t{1} << 62, (std::uint64_t{1} << 20) - 4, std::uint64_t{2}}) {
     request.offsets = {offset};
     EXPECT_FAILS(exchange(request, 0), Corrupt, "shared memory");
   }

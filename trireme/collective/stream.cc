@@ -113,11 +113,6 @@ void Stream::recv_all(MutableBytes bytes, Deadline deadline) {
   }
 }
 
-void Stream::throttle(std::uint64_t bits_per_second) {
-  const std::uint64_t bytes = bits_per_second / 8;
-  if (::setsockopt(socket_.get(), SOL_SOCKET, SO_MAX_PACING_RATE, &bytes, sizeof(bytes)) != 0) {
-    fail_errno("cannot slow the connection down");
-  }
-}
+void Stream::throttle(std::uint64_t bits_per_second) { net::throttle(socket_.get(), bits_per_second); }
 
 }  // namespace trireme::collective

@@ -35,7 +35,8 @@ std::shared_ptr<Connection> Connection::open(Loop& loop, const Address& address,
                              {.secret = options.secret,
                               .transport = options.transport,
                               .peer_name = options.peer_name,
-                              .deadline = options.deadline});
+                              .deadline = options.deadline,
+                              .bits_per_second = options.bits_per_second});
   connection->channel_ = make_channel(std::move(proven), options, loop, connection);
   connection->channel_->start();
   return connection;

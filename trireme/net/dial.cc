@@ -1,5 +1,9 @@
 #include "trireme/net/dial.h"
 
+#include <sys/socket.h>
+
+#include <charconv>
+#include <map>
 #include <thread>
 
 #include "trireme/base/error.h"
@@ -87,17 +91,20 @@ ProvenStream dial_tcp(Loop& loop, const Address& address, const DialOptions& opt
   tcp::socket socket(asio::make_strand(loop.context()));
   if (!encrypt) {
     run_until(socket, connect_tcp(socket, address, options.secret), options.deadline, peer);
+    throttle(socket.native_handle(), options.bits_per_second);
     return {std::move(socket), peer};
   }
   const auto context = make_tls_context(options.secret);
   auto stream = std::make_unique<TlsStream>(std::move(socket), *context);
   run_until(stream->next_layer(), connect_tls(*stream, address, options.secret), options.deadline, peer);
+  throttle(stream->next_layer().native_handle(), options.bits_per_second);
   return {std::move(stream), peer};
 }
 
 ProvenStream dial_once(Loop& loop, const Address& address, const DialOptions& options) {
   const bool same_host = !address.unix_name.empty() && address.host_id == this_host_id();
-  if (options.transport == Transport::kShm || (options.transport == Transport::kAuto && same_host)) {
+  const bool share = options.transport == Transport::kAuto && same_host && options.bits_per_second == 0;
+  if (options.transport == Transport::kShm || share) {
     try {
       if (!same_host) fail<InvalidArgument>("{} at {} is on another host", options.peer_name, address.text());
       return dial_local(loop, address, options);
@@ -113,6 +120,27 @@ ProvenStream dial_once(Loop& loop, const Address& address, const DialOptions& op
 }
 
 }  // namespace
+
+std::uint64_t parse_bit_rate(const std::string& text) {
+  double number = 0;
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const std::string unit(end, text.data() + text.size());
+  const std::map<std::string, double> units = {{"", 1}, {"bit", 1}, {"kbit", 1e3}, {"mbit", 1e6}, {"gbit", 1e9}};
+  const auto found = units.find(unit);
+  const double rate = found == units.end() ? 0 : number * found->second;
+  if (problem != std::errc() || found == units.end() || !(rate >= 8) || rate > 1e15) {
+    fail<InvalidArgument>("'{}' is not a speed: write it like 100mbit, 1.5gbit or 64kbit", text);
+  }
+  return static_cast<std::uint64_t>(rate);
+}
+
+void throttle(int socket, std::uint64_t bits_per_second) {
+  if (bits_per_second == 0) return;
+  const std::uint64_t bytes = bits_per_second / 8;
+  if (::setsockopt(socket, SOL_SOCKET, SO_MAX_PACING_RATE, &bytes, sizeof(bytes)) != 0) {
+    fail_errno("cannot slow a connection down");
+  }
+}
 
 ProvenStream dial(Loop& loop, const Address& address, const DialOptions& options) {
   auto pause = 10ms;

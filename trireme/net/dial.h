@@ -27,7 +27,14 @@ struct DialOptions {
   Transport transport = Transport::kAuto;
   std::string peer_name = "the service";  ///< for messages: "server 2"
   Deadline deadline = Deadline::in(10s);
+  std::uint64_t bits_per_second = 0;  ///< experiments: a slow link, and no Unix socket; 0 = as fast as it goes
 };
+
+/// What `text` says in bits per second: "100mbit", "1.5gbit", "64kbit", or a number. Throws InvalidArgument.
+std::uint64_t parse_bit_rate(const std::string& text);
+
+/// Holds what a TCP socket sends down to this speed; 0 = as fast as it goes. Throws IoError.
+void throttle(int socket, std::uint64_t bits_per_second);
 
 /// Connects and proves the secret: by Unix socket where both are on one host and may share memory, else TCP or TLS (see
 /// Transport). Retries until the deadline while nobody listens there yet. Blocks; not on the loop's own threads. Throws

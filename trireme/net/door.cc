@@ -128,6 +128,7 @@ class Door::Impl {
   awaitable<ProvenStream> prove(tcp::socket socket, std::string& peer) {
     const bool loopback = is_loopback(socket.remote_endpoint().address().to_string());
     socket.set_option(tcp::no_delay(true));
+    throttle(socket.native_handle(), options_.bits_per_second);
     auto stream = std::make_unique<TlsStream>(std::move(socket), *tls_);
     HandshakeWatch watch(stream->next_layer(), options_.handshake_within);
     std::byte first{};

@@ -9,14 +9,15 @@
 namespace trireme::net {
 
 struct DoorOptions {
-  std::string name = "service";                     ///< for logs
-  std::string host = "127.0.0.1";                   ///< where to listen; "0.0.0.0" for all interfaces
-  std::string advertise;                            ///< the host that peers are told; empty = `host`
-  std::uint16_t port = 0;                           ///< 0 = any free one; see address()
-  std::string secret;                               ///< of the job
-  bool allow_plain = false;                         ///< accept unencrypted connections from other hosts
-  bool share_memory = true;                         ///< also listen on a Unix socket for peers on this host
-  std::size_t max_unproven = 64;                    ///< connections that may be in their handshake at the same time
+  std::string name = "service";       ///< for logs
+  std::string host = "127.0.0.1";     ///< where to listen; "0.0.0.0" for all interfaces
+  std::string advertise;              ///< the host that peers are told; empty = `host`
+  std::uint16_t port = 0;             ///< 0 = any free one; see address()
+  std::string secret;                 ///< of the job
+  bool allow_plain = false;           ///< accept unencrypted connections from other hosts
+  bool share_memory = true;           ///< also listen on a Unix socket for peers on this host
+  std::uint64_t bits_per_second = 0;  ///< experiments: a slow link to each peer over TCP; 0 = as fast as it goes
+  std::size_t max_unproven = 64;      ///< connections that may be in their handshake at the same time
   std::chrono::milliseconds handshake_within = 5s;  ///< closed if it takes longer
 };
 

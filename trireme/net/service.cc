@@ -29,6 +29,7 @@ DoorOptions door_of(const ServiceOptions& options) {
           .secret = options.secret,
           .allow_plain = options.allow_plain,
           .share_memory = options.share_memory,
+          .bits_per_second = options.bits_per_second,
           .max_unproven = options.max_unproven,
           .handshake_within = options.handshake_within};
 }

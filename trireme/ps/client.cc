@@ -18,6 +18,7 @@ struct Client::Peer {
   Rank rank;
   std::shared_ptr<net::Connection> connection;
   std::uint64_t gradient_segment = 0;        // its id for the server; 0 = gradients travel in the payload
+  std::uint64_t encoded_segment = 0;         // the same for encoded gradients
   std::shared_ptr<net::Segment> parameters;  // the server's, mapped; null = parameters travel in the payload
 };
 
@@ -36,7 +37,8 @@ Client::Client(net::Loop& loop, ClientOptions options) : options_(std::move(opti
                                              {.secret = options_.secret,
                                               .transport = options_.transport,
                                               .peer_name = fmt::format("server {}", rank),
-                                              .deadline = Deadline::in(options_.timeout)});
+                                              .deadline = Deadline::in(options_.timeout),
+                                              .bits_per_second = options_.bits_per_second});
     peers_.push_back(std::move(peer));
   }
 }
@@ -56,11 +58,14 @@ void Client::open(std::vector<TableSpec> tables, const TableOptions& options) {
   gradient_segment_ = net::Segment::create("trireme-gradients", layout_.worker_floats() * sizeof(float));
   gradients_ = {reinterpret_cast<float*>(gradient_segment_->bytes().data()), layout_.worker_floats()};
 
+  prepare_codec(options.codec);
+
   OpenRequest request{.tables = std::move(tables),
                       .servers = layout_.servers(),
                       .max_chunk_bytes = options.placement.max_chunk_bytes,
                       .update = options.update,
                       .consistency = options.consistency,
+                      .codec = options.codec,
                       .workers = options_.workers,
                       .lanes = options_.lanes};
   for (const auto& peer : peers_) {
@@ -69,6 +74,7 @@ void Client::open(std::vector<TableSpec> tables, const TableOptions& options) {
                                                          "the opening of tables");
     if (reply.segment == 0) continue;
     peer->gradient_segment = peer->connection->channel().share(gradient_segment_);
+    if (encoded_segment_) peer->encoded_segment = peer->connection->channel().share(encoded_segment_);
     peer->parameters = peer->connection->channel().shared(reply.segment);
     const std::uint64_t expected =
         version_words_bytes(layout_.server_chunks(peer->rank)) + layout_.server_floats(peer->rank) * sizeof(float);
@@ -76,6 +82,30 @@ void Client::open(std::vector<TableSpec> tables, const TableOptions& options) {
       fail<Corrupt>("{} shared memory of another size than its tables", peer->connection->peer());
     }
   }
+}
+
+void Client::prepare_codec(const codec::Spec& spec) {
+  codec_ = spec;
+  if (spec.kind == codec::Kind::kNone) return;
+  std::uint64_t bytes = 0;
+  for (const Layout::Chunk& chunk : layout_.chunks()) {
+    feedback_.emplace_back(spec, chunk.place.count);
+    encoded_offsets_.push_back(bytes);
+    bytes += (codec::encoded_bytes(spec, chunk.place.count) + 63) / 64 * 64;
+  }
+  encoded_segment_ = net::Segment::create("trireme-encoded", bytes);
+}
+
+MutableBytes Client::encode(std::uint32_t chunk, Step step) {
+  const auto began = Deadline::Clock::now();
+  const Layout::Chunk& place = layout_.chunks()[chunk];
+  const MutableBytes out =
+      encoded_segment_->bytes().subspan(encoded_offsets_[chunk], codec::encoded_bytes(codec_, place.place.count));
+  feedback_[chunk].encode(codec_key(step, place.server_index),
+                          gradients_.subspan(place.worker_offset, place.place.count), out);
+  feedback_[chunk].commit();
+  traffic_.encode_seconds += seconds(Deadline::Clock::now() - began);
+  return out;
 }
 
 std::span<float> Client::parameters(std::uint32_t table) {
@@ -96,7 +126,7 @@ void Client::assign() {
     net::Connection::Request message{.kind = kAssign, .view = options_.view};
     if (peer.gradient_segment != 0) {
       request.segment = peer.gradient_segment;
-      request.offsets = {chunk.worker_offset};
+      request.offsets = {chunk.worker_offset * sizeof(float)};
     } else {
       message.payload = {std::as_bytes(gradients_.subspan(chunk.worker_offset, chunk.place.count))};
     }
@@ -158,15 +188,27 @@ void Client::send(Peer& peer, std::span<const std::uint32_t> chunks, const PushI
                           .pull = pull};
   net::Connection::Request message{.kind = kExchange, .view = options_.view};
   const bool shared = peer.parameters != nullptr;
+  const bool encoded = encoded_segment_ != nullptr;
   for (const std::uint32_t index : chunks) {
     const Layout::Chunk& chunk = layout_.chunks()[index];
     request.chunks.push_back(chunk.server_index);
-    if (shared && push) request.offsets.push_back(chunk.worker_offset);
-    const auto range = [&](std::span<float> memory) { return memory.subspan(chunk.worker_offset, chunk.place.count); };
-    if (!shared && push) message.payload.push_back(std::as_bytes(range(gradients_)));
-    if (!shared && pull) message.sinks.push_back(std::as_writable_bytes(range(parameters_)));
+    const auto range = [&](std::span<float> memory) {
+      return std::as_writable_bytes(memory.subspan(chunk.worker_offset, chunk.place.count));
+    };
+    if (push) {
+      const Bytes gradient = encoded ? encode(index, info.step) : range(gradients_);
+      if (shared) {
+        request.offsets.push_back(encoded ? encoded_offsets_[index] : chunk.worker_offset * sizeof(float));
+      } else {
+        message.payload.push_back(gradient);
+      }
+      traffic_.pushed_bytes += gradient.size();
+      traffic_.gradient_bytes += chunk.place.count * sizeof(float);
+    }
+    if (pull) traffic_.pulled_bytes += chunk.place.count * sizeof(float);
+    if (!shared && pull) message.sinks.push_back(range(parameters_));
   }
-  if (shared && push) request.segment = peer.gradient_segment;
+  if (shared && push) request.segment = encoded ? peer.encoded_segment : peer.gradient_segment;
   message.body = net::encode_body(request);
   sent_.push_back({.peer = &peer,
                    .pending = peer.connection->send(std::move(message)),

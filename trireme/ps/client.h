@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "trireme/base/lanes.h"
+#include "trireme/codec/error_feedback.h"
 #include "trireme/net/connection.h"
 #include "trireme/ps/layout.h"
 #include "trireme/ps/protocol.h"
@@ -22,6 +23,7 @@ struct ClientOptions {
   net::Transport transport = net::Transport::kAuto;
   std::chrono::milliseconds step_timeout = 600s;  ///< for a push or pull: other workers may be slow, or evaluating
   std::chrono::milliseconds timeout = 60s;        ///< for each answer of a server
+  std::uint64_t bits_per_second = 0;  ///< experiments: a slow link to each server, without shared memory; 0 = none
 };
 
 /// What one push stands for.
@@ -53,6 +55,7 @@ class Client {
     UpdateConfig update;
     Consistency consistency;
     PlacementOptions placement;
+    codec::Spec codec = {};  ///< how gradients travel; with error feedback if it says so
   };
 
   /// Agrees with the servers on the tables and allocates memory for them. Once.
@@ -84,6 +87,15 @@ class Client {
   /// Tells every server that this worker will push no more.
   void leave();
 
+  /// What this worker has pushed and pulled so far.
+  struct Traffic {
+    std::uint64_t pushed_bytes = 0;    ///< as they travelled
+    std::uint64_t gradient_bytes = 0;  ///< what that would have been as floats
+    std::uint64_t pulled_bytes = 0;
+    double encode_seconds = 0;
+  };
+  const Traffic& traffic() const { return traffic_; }
+
   std::vector<ServerStats> server_stats();
   std::string transports() const;  ///< for people: "server 0 (shm 127.0.0.1:4821)"
 
@@ -93,6 +105,8 @@ class Client {
 
   void send(Peer& peer, std::span<const std::uint32_t> chunks, const PushInfo& info, bool push, bool pull);
   void send_chunks(std::span<const std::uint32_t> chunks, const PushInfo& info, bool push, bool pull);
+  void prepare_codec(const codec::Spec& spec);
+  MutableBytes encode(std::uint32_t chunk, Step step);
   void copy_shared(const Peer& peer, std::span<const std::uint32_t> chunks, Deadline deadline);
 
   ClientOptions options_;
@@ -102,7 +116,12 @@ class Client {
   std::span<float> parameters_;
   std::shared_ptr<net::Segment> gradient_segment_;
   std::span<float> gradients_;
+  codec::Spec codec_;
+  std::vector<codec::ErrorFeedback> feedback_;  // by chunk; empty without a codec
+  std::vector<std::uint64_t> encoded_offsets_;  // by chunk: where its encoded gradient lies
+  std::shared_ptr<net::Segment> encoded_segment_;
   std::vector<Sent> sent_;
+  Traffic traffic_;
 };
 
 }  // namespace trireme::ps

@@ -1,6 +1,7 @@
 #include "trireme/ps/exchange.h"
 
 #include "trireme/base/error.h"
+#include "trireme/codec/codec.h"
 
 namespace trireme::ps {
 namespace {
@@ -26,16 +27,22 @@ Exchange::Exchange(net::SessionPtr session, net::InFrame frame, ExchangeRequest 
     fail<InvalidArgument>("a request names {} chunks where there are {}", request_.chunks.size(), tables.size());
   }
   for (const std::uint32_t index : request_.chunks) {
-    parts_.push_back({.chunk = &tables.chunk(index), .gradient = nullptr, .copy_to = nullptr});
+    parts_.push_back({.chunk = &tables.chunk(index), .sent = {}, .gradient = nullptr, .copy_to = nullptr});
     bytes_ += parts_.back().chunk->parameters().size_bytes();
   }
   if (parts_.empty()) fail<InvalidArgument>("a request names no chunk");
   remaining_.store(parts_.size());
+  if (frame_.header.kind == kExchange) codec_ = tables.codec();
   if (request_.segment != 0) {
     locate_in_segment();
   } else {
-    locate_in_payload(pool);
+    locate_in_payload();
   }
+  plan_buffers(pool);
+}
+
+std::size_t Exchange::sent_bytes(const Part& part) const {
+  return codec::encoded_bytes(codec_, part.chunk->parameters().size());
 }
 
 void Exchange::locate_in_segment() {
@@ -44,37 +51,58 @@ void Exchange::locate_in_segment() {
   if (request_.offsets.size() != parts_.size()) {
     fail<Corrupt>("a request names {} chunks but {} offsets", parts_.size(), request_.offsets.size());
   }
-  const std::uint64_t floats = segment_->bytes().size() / sizeof(float);
+  const std::uint64_t room = segment_->bytes().size();
   for (std::size_t i = 0; i < parts_.size(); ++i) {
     const std::uint64_t offset = request_.offsets[i];
-    const std::uint64_t count = parts_[i].chunk->parameters().size();
-    if (offset > floats || count > floats - offset) {
-      fail<Corrupt>("a request refers to floats {}..{} of shared memory that holds {}", offset, offset + count, floats);
+    const std::uint64_t bytes = sent_bytes(parts_[i]);
+    if (offset > room || bytes > room - offset || offset % alignof(float) != 0) {
+      fail<Corrupt>("a request refers to bytes {}..{} of shared memory that holds {}", offset, offset + bytes, room);
     }
-    parts_[i].gradient = reinterpret_cast<const float*>(segment_->bytes().data()) + offset;
+    parts_[i].sent = segment_->bytes().subspan(offset, bytes);
   }
 }
 
-void Exchange::locate_in_payload(net::BufferPool& pool) {
-  const std::size_t expected = request_.push ? bytes_ : 0;
+void Exchange::locate_in_payload() {
+  std::size_t expected = 0;
+  for (const Part& part : parts_) expected += request_.push ? sent_bytes(part) : 0;
   if (frame_.payload_bytes().size() != expected) {
     fail<Corrupt>("a request for {} bytes of chunks carries {} bytes", expected, frame_.payload_bytes().size());
   }
-  // The buffer a gradient came in carries the new parameters back.
+  if (!request_.push) return;
+  std::size_t offset = 0;
+  for (Part& part : parts_) {
+    part.sent = Bytes(frame_.payload_bytes()).subspan(offset, sent_bytes(part));
+    offset += part.sent.size();
+  }
+}
+
+/// Where gradients are decoded, and where the new parameters are put for a worker that does not share memory: the
+/// buffer the gradients came in, or are decoded to, carries the parameters back.
+void Exchange::plan_buffers(net::BufferPool& pool) {
+  const bool encoded = request_.push && codec_.kind != codec::Kind::kNone;
+  if (encoded) gradient_buffer_ = pool.take(bytes_);
   if (request_.pull && !session_->channel().shares_memory()) {
-    reply_buffer_ = request_.push ? frame_.payload : pool.take(bytes_);
+    reply_buffer_ = encoded ? gradient_buffer_ : request_.push ? frame_.payload : pool.take(bytes_);
   }
   std::size_t offset = 0;
   for (Part& part : parts_) {
-    if (request_.push) part.gradient = reinterpret_cast<const float*>(frame_.payload.get() + offset);
+    const std::byte* gradient = encoded ? gradient_buffer_.get() + offset : part.sent.data();
+    if (request_.push) part.gradient = reinterpret_cast<const float*>(gradient);
     if (reply_buffer_) part.copy_to = reinterpret_cast<float*>(reply_buffer_.get() + offset);
     offset += part.chunk->parameters().size_bytes();
   }
 }
 
+void Exchange::decode(const Part& part, std::uint32_t index) const {
+  if (!gradient_buffer_) return;
+  codec::decode(codec_, codec_key(request_.step, index), part.sent,
+                {const_cast<float*>(part.gradient), part.chunk->parameters().size()});
+}
+
 void Exchange::run(std::size_t begin, std::size_t end) {
   for (std::size_t i = begin; i < end; ++i) {
     const Part& part = parts_[i];
+    decode(part, request_.chunks[i]);
     Contribution contribution{.worker = request_.worker,
                               .step = request_.step,
                               .lanes = {request_.first_lane, request_.lane_count},

@@ -33,18 +33,24 @@ class Exchange final : public ChunkWaiter, public std::enable_shared_from_this<E
  private:
   struct Part {
     Chunk* chunk;
-    const float* gradient;
+    Bytes sent;             ///< the gradient as it came
+    const float* gradient;  ///< and as floats: there already, or where `decode` puts them
     float* copy_to;
   };
 
+  std::size_t sent_bytes(const Part& part) const;
   void locate_in_segment();
-  void locate_in_payload(net::BufferPool& pool);
+  void locate_in_payload();
+  void plan_buffers(net::BufferPool& pool);
+  void decode(const Part& part, std::uint32_t index) const;
   void send_reply();
 
   net::SessionPtr session_;
   net::InFrame frame_;
   ExchangeRequest request_;
   std::shared_ptr<net::Segment> segment_;
+  codec::Spec codec_;                           // of the gradients; none for initial values
+  std::shared_ptr<std::byte> gradient_buffer_;  // of decoded gradients
   std::shared_ptr<std::byte> reply_buffer_;
   std::vector<Part> parts_;
   std::size_t bytes_ = 0;

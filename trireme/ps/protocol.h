@@ -5,7 +5,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "trireme/base/random.h"
 #include "trireme/base/units.h"
+#include "trireme/codec/spec.h"
 #include "trireme/ps/consistency.h"
 #include "trireme/ps/placement.h"
 #include "trireme/ps/update_config.h"
@@ -37,10 +39,11 @@ struct OpenRequest {
   std::uint64_t max_chunk_bytes = 1u << 20;
   UpdateConfig update;
   Consistency consistency;
+  codec::Spec codec;  ///< how the gradient of each chunk is written
   std::uint32_t workers = 1;
   Lane lanes = 1;
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(OpenRequest, tables, servers, server, max_chunk_bytes, update, consistency, workers,
-                                 lanes)
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(OpenRequest, tables, servers, server, max_chunk_bytes, update, consistency, codec,
+                                 workers, lanes)
 };
 
 struct OpenReply {
@@ -60,10 +63,13 @@ struct ExchangeRequest {
   bool pull = false;
   std::vector<std::uint32_t> chunks;  ///< the server's own numbering
   std::uint64_t segment = 0;          ///< where the gradients lie: shared memory; 0 = in the payload, chunk after chunk
-  std::vector<std::uint64_t> offsets;  ///< floats from the start of the segment, one per chunk
+  std::vector<std::uint64_t> offsets;  ///< bytes from the start of the segment, one per chunk
   NLOHMANN_DEFINE_TYPE_INTRUSIVE(ExchangeRequest, worker, step, first_lane, lane_count, samples, lr, stop, push, pull,
                                  chunks, segment, offsets)
 };
+
+/// What randomk draws its indices from: the same for all workers, another one in each step.
+inline std::uint64_t codec_key(Step step, std::uint32_t server_chunk) { return mix_seed(step, server_chunk); }
 
 struct ExchangeReply {
   Step oldest = 0;      ///< version of the chunk with the fewest updates

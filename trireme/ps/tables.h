@@ -23,6 +23,7 @@ class Tables {
 
   Chunk& chunk(std::uint32_t index);  ///< throws InvalidArgument if there is none
   std::size_t size() const { return chunks_.size(); }
+  const codec::Spec& codec() const { return description_.codec; }
   const std::shared_ptr<net::Segment>& segment() const { return segment_; }
   std::uint64_t parameter_bytes() const { return parameter_bytes_; }
   std::uint64_t state_bytes() const;

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace trireme::observe {
+
+/// What happened when, in one process: spans on named tracks, written as Chrome's trace events, which Perfetto
+/// (ui.perfetto.dev) and chrome://tracing show. Times are those of the host's steady clock, so the files of several
+/// processes of one host can be opened together. Any thread may add.
+class Timeline {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  struct Span {
+    std::string track;  ///< "compute", "network": a row of the picture
+    std::string name;
+    Clock::time_point begin;
+    Clock::time_point end;
+  };
+
+  /// `process` is the number and `name` the title of this process in the picture. Nothing is written before `write`.
+  Timeline(std::uint64_t process, std::string name) : process_(process), name_(std::move(name)) {}
+
+  /// Keeps the span, up to a bound of a million; what comes later is counted and left out.
+  void add(Span span);
+
+  std::vector<Span> spans() const;
+
+  /// Replaces `path` by what was added so far. Throws IoError.
+  void write(const std::filesystem::path& path) const;
+
+ private:
+  static constexpr std::size_t kMostSpans = 1'000'000;
+
+  const std::uint64_t process_;
+  const std::string name_;
+  mutable std::mutex mutex_;
+  std::vector<Span> spans_;     // guarded by mutex_
+  std::uint64_t left_out_ = 0;  // guarded by mutex_
+};
+
+/// Adds the span from its construction to its end; does nothing without a timeline.
+class ScopedSpan {
+ public:
+  ScopedSpan(Timeline* timeline, const char* track, std::string name)
+      : timeline_(timeline), track_(track), name_(std::move(name)), begin_(Timeline::Clock::now()) {}
+  ~ScopedSpan() {
+    if (timeline_ != nullptr) timeline_->add({track_, std::move(name_), begin_, Timeline::Clock::now()});
+  }
+  ScopedSpan(const ScopedSpan&) = delete;
+  ScopedSpan& operator=(const ScopedSpan&) = delete;
+
+ private:
+  Timeline* timeline_;
+  const char* track_;
+  std::string name_;
+  Timeline::Clock::time_point begin_;
+};
+
+}  // namespace trireme::observe
