@@ -23,7 +23,7 @@ help:
 	@echo "                    make demo EPOCHS=5 WORKERS=4 SERVERS=2 CONSISTENCY=ssp:4"
 	@echo "                    make demo DATA=synthetic ARGS='--lr 0.01 --out runs/mine'"
 	@echo "  make test     install what is missing, build, and run every check and test"
-	@echo "  make bench    measure the parameter server beside this machine's own speed"
+	@echo "  make bench    measure parameter server and all-reduce beside this machine's own speed and their peers"
 	@echo
 	@echo "For those who change it:"
 	@echo "  make build    build everything into build/release  (PRESET=debug: build/debug)"
@@ -63,8 +63,11 @@ asan tsan:
 	@$(MAKE) --no-print-directory build PRESET=$@
 	@ctest --preset $@ --parallel $(JOBS)
 
-bench: build
+bench:
+	@tools/install_dependencies --bench
+	@$(MAKE) --no-print-directory build
 	build/$(PRESET)/bin/trireme bench ps $(ARGS)
+	build/$(PRESET)/bin/trireme bench allreduce --peers $(ARGS)
 
 check:
 	@tools/check_layers

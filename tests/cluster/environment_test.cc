@@ -119,6 +119,16 @@ TEST(Environment, ServersOfTfConfigListenWhereItSays) {
   EXPECT_FALSE(server.hosts_master);
 }
 
+TEST(Environment, WorkersOfTfConfigListenForEachOtherWhereItSays) {
+  EXPECT_EQ(read(tf("worker", 1)).listen.text(), "c:3");
+  EXPECT_EQ(read(tf("chief", 0)).listen.text(), "a:0") << "its port is the master's";
+}
+
+TEST(Environment, AJobCanDoWithoutServers) {
+  EXPECT_EQ(read(own({{"TRIREME_SERVERS", "0"}})).servers, 0u);
+  EXPECT_EQ(read(tf_text(R"({"cluster": {"worker": ["b:2"]}, "task": {"type": "worker", "index": 0}})")).servers, 0u);
+}
+
 TEST(Environment, WithoutAChiefTheFirstWorkerHostsTheMaster) {
   const auto text = [](int index) {
     return tf_text(R"({"cluster": {"worker": ["b:2", "c:3"], "ps": ["d:4"]}, "task": {"type": "worker", "index": )" +

@@ -118,6 +118,8 @@ TEST_F(MasterTest, EverybodyGetsTheSameView) {
     EXPECT_EQ(member.membership->view().workers, 2u);
     ASSERT_EQ(member.membership->view().servers.size(), 1u);
     EXPECT_EQ(member.membership->view().servers[0].port, 9000);
+    ASSERT_EQ(member.membership->view().worker_addresses.size(), 2u);
+    EXPECT_EQ(member.membership->view().worker_addresses[1].port, 9001);
   }
   EXPECT_EQ(master.status().state, JobState::kRunning);
   EXPECT_FALSE(master.over());

@@ -67,6 +67,16 @@ TEST(ProgressBoard, ClocksComeFromServersAndCountForThoseWhoTakePart) {
   EXPECT_EQ(board.now(kStart).samples, 0u);
 }
 
+TEST(ProgressBoard, WithoutServersAllWorkersGoInStep) {
+  ProgressBoard board(kPlan, 3, kStart);
+  board.add(0, work(9, 50, 0, 0), kStart);
+  board.add(1, work(8, 50, 0, 0), kStart);  // only its report is late
+  EXPECT_EQ(board.clocks(), (std::vector<Step>{9, 9, 9}));
+  EXPECT_EQ(board.now(kStart).clock_min, 9u);
+  EXPECT_EQ(board.now(kStart).clock_max, 9u);
+  EXPECT_EQ(board.spread_max(), 0u);
+}
+
 TEST(ProgressBoard, LeasedStepsAreCountedInSamples) {
   Plan plan = kPlan;
   plan.leased = true;

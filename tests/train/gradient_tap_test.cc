@@ -97,6 +97,24 @@ TEST(GradientTap, WhatTheReceiverThrowsComesOutAndTheTapStaysUsable) {
   EXPECT_EQ(taken.order.size(), 1u);
 }
 
+TEST(GradientTap, HandsOutTheSumOfWhatWasAccumulated) {
+  const torch::Tensor weight = leaf({1, 2});
+  const torch::Tensor only_first = leaf({3});
+  const torch::Tensor never = leaf({4});
+  GradientTap tap({weight, only_first, never});
+  for (int round = 0; round < 2; ++round) {  // nothing is left from the round before
+    tap.accumulate((weight * 3).sum() + only_first.sum());
+    tap.accumulate((weight * 4).sum());
+    Taken taken;
+    tap.backward((weight * 5).sum(), taken.taker());
+    EXPECT_TRUE(torch::equal(taken.gradients[0], torch::full({2}, 12.0f)));
+    EXPECT_TRUE(torch::equal(taken.gradients[1], torch::ones({1})));
+    EXPECT_FALSE(taken.gradients[2].defined());
+    EXPECT_EQ(taken.order.size(), 3u);
+    for (const torch::Tensor& parameter : {weight, only_first, never}) EXPECT_FALSE(parameter.grad().defined());
+  }
+}
+
 TEST(GradientTap, LeavesBackwardPassesOfOthersAlone) {
   const torch::Tensor weight = leaf({1});
   GradientTap tap({weight});

@@ -113,6 +113,40 @@ TEST(LaneComputer, RandomNumbersBelongToStepAndLane) {
   EXPECT_FALSE(torch::equal(compute(model, options, *points, 1, {0, 2}).gradient, once.gradient));
 }
 
+TEST(LaneComputer, PartsOfALaneAddUpToTheWhole) {
+  const auto points = make_points(50);
+  const Model model = make_linear();
+  const auto whole = compute(model, {.batch = 20, .lanes = 2}, *points, 0, {0, 2});
+  for (const std::uint32_t parts : {2u, 3u, 4u, 10u, 100u}) {  // 3: uneven; 100: more than samples
+    const auto sum = compute(model, {.batch = 20, .lanes = 2, .accumulate = parts}, *points, 0, {0, 2});
+    EXPECT_TRUE(torch::allclose(sum.gradient, whole.gradient, 1e-5, 1e-5)) << parts << " parts";
+    EXPECT_EQ(sum.added, whole.added);
+    EXPECT_EQ(sum.statistics.samples, 20u);
+    EXPECT_EQ(sum.statistics.correct, whole.statistics.correct);
+    EXPECT_NEAR(sum.statistics.loss_sum, whole.statistics.loss_sum, 1e-4);
+  }
+}
+
+TEST(LaneComputer, OnlyOnePartOfALaneIsInMemory) {
+  const auto points = make_points(50);
+  std::vector<std::int64_t> sizes;
+  Model model = make_linear();
+  model.forward = [&, forward = model.forward](const torch::Tensor& x) {
+    sizes.push_back(x.size(0));
+    return forward(x);
+  };
+  compute(model, {.batch = 20, .lanes = 2, .accumulate = 4}, *points, 0, {0, 2});
+  EXPECT_EQ(sizes, (std::vector<std::int64_t>{3, 3, 2, 2, 3, 3, 2, 2}));
+}
+
+TEST(LaneComputer, ClippingLooksAtTheWholeLane) {
+  const auto points = make_points(50);
+  const Model model = make_linear();
+  const auto whole = compute(model, {.batch = 20, .lanes = 1, .clip_norm = 0.01}, *points, 0, {0, 1});
+  const auto parts = compute(model, {.batch = 20, .lanes = 1, .accumulate = 4, .clip_norm = 0.01}, *points, 0, {0, 1});
+  EXPECT_TRUE(torch::allclose(parts.gradient, whole.gradient, 1e-4, 1e-6));
+}
+
 TEST(LaneComputer, LanesWithoutSamplesCountNothing) {
   const auto points = make_points(22);  // the second step has 2 samples for 4 lanes
   const Model model = make_linear();

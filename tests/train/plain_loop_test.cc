@@ -8,6 +8,7 @@
 #include "trireme/models/lenet.h"
 
 #include "tests/train/alone.h"
+#include "tests/train/ranks.h"
 
 namespace trireme {
 namespace {
@@ -46,20 +47,22 @@ std::vector<torch::Tensor> train_plainly(torch::optim::Optimizer& optimizer, mod
   return net->parameters();
 }
 
+TrainOptions options_like(const ps::UpdateConfig& optimizer, double lr, Lane lanes) {
+  return {.batch = kBatch,
+          .steps = kSteps,
+          .lanes = lanes,
+          .seed = 5,
+          .optimizer = optimizer,
+          .lr = lr,
+          .schedule = "constant",
+          .threads = 1};
+}
+
 /// Trains the same net on the same samples with Trireme.
 std::vector<torch::Tensor> train_with_trireme(const ps::UpdateConfig& optimizer, double lr, Lane lanes) {
   AloneJob job;
   models::LeNet net = make_lenet();
-  Trainer trainer(*job, net,
-                  {.batch = kBatch,
-                   .steps = kSteps,
-                   .lanes = lanes,
-                   .seed = 5,
-                   .optimizer = optimizer,
-                   .lr = lr,
-                   .schedule = "constant",
-                   .threads = 1});
-  trainer.fit(fashion_mnist().train);
+  Trainer(*job, net, options_like(optimizer, lr, lanes)).fit(fashion_mnist().train);
   std::vector<torch::Tensor> parameters;  // copies: the module's are views of memory that goes away with the job
   for (const torch::Tensor& parameter : net->parameters()) parameters.push_back(parameter.detach().clone());
   return parameters;
@@ -82,6 +85,25 @@ TEST(PlainLoop, SgdGivesTheSameParameters) {
   EXPECT_GT(largest_difference(plain, make_lenet()->parameters()), 1e-3) << "nothing was learned";
   for (const Lane lanes : {1u, 2u, 4u}) {
     EXPECT_LT(largest_difference(train_with_trireme({.rule = ps::Rule::kSgd}, 0.01, lanes), plain), 1e-5) << lanes;
+  }
+}
+
+TEST(PlainLoop, SgdByAllReduceGivesTheSameParameters) {
+  models::LeNet net = make_lenet();
+  torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.01));
+  const auto plain = train_plainly(optimizer, net);
+  TrainOptions options = options_like({.rule = ps::Rule::kSgd}, 0.01, 4);
+  options.strategy = {.kind = cluster::StrategyChoice::Kind::kAllReduce};
+  for (const std::uint32_t parts : {1u, 2u, 4u}) {
+    options.accumulate = parts;
+    std::string hash;
+    for (const std::uint32_t workers : {1u, 2u, 4u}) {
+      const auto trained = train_ranks({workers}, make_lenet, options, fashion_mnist().train);
+      EXPECT_LT(largest_difference(trained.models[0].module->parameters(), plain), 1e-5)
+          << workers << " workers, lanes in " << parts << " parts";
+      if (hash.empty()) hash = trained.result.parameters_sha256;
+      EXPECT_EQ(trained.result.parameters_sha256, hash) << workers << " workers, lanes in " << parts << " parts";
+    }
   }
 }
 

@@ -1,5 +1,6 @@
 #include <memory>
 
+#include "trireme/cli/bench_allreduce.h"
 #include "trireme/cli/bench_ps.h"
 #include "trireme/cli/commands.h"
 
@@ -12,6 +13,27 @@ void add_bench(CLI::App& app, Action& action) {
   auto options = std::make_shared<BenchPsOptions>();
   ps->add_flag("--json", options->json, "one JSON object on standard output");
   ps->add_flag("--quick", options->quick, "fewer repetitions: to see that it works");
+  auto* reduce = command->add_subcommand(
+      "allreduce", "sums among equals: shared memory and TCP, beside OpenMPI and gloo with --peers");
+  auto reduce_options = std::make_shared<BenchAllReduceOptions>();
+  reduce->add_flag("--json", reduce_options->json, "one JSON object on standard output");
+  reduce->add_flag("--peers", reduce_options->peers,
+                   "also OpenMPI and gloo, by the same method (libopenmpi-dev openmpi-bin libgloo-dev)");
+  reduce->add_option("--rounds", reduce_options->rounds, "how often each is measured; its best round counts")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  reduce->add_option("--ranks", reduce_options->ranks, "numbers of processes")->delimiter(',')->capture_default_str();
+  reduce->add_option("--bytes", reduce_options->bytes, "sizes of the buffer, multiples of 4")
+      ->delimiter(',')
+      ->transform(CLI::AsSizeValue(false))
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  reduce->add_option("--transports", reduce_options->transports, "shm, tcp or tls")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"shm", "tcp", "tls"}))
+      ->capture_default_str();
+  reduce->callback(
+      [reduce_options, &action] { action = [reduce_options] { return bench_allreduce(*reduce_options); }; });
   ps->callback([options, &action] { action = [options] { return bench_ps(*options); }; });
 }
 

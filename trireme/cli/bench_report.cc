@@ -1,6 +1,7 @@
 #include "trireme/cli/bench_report.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include <fmt/format.h>
@@ -71,7 +72,10 @@ std::string as_size(const Json& bytes) {
   return fmt::format("{} B", count);
 }
 
-std::string as_fixed(const Json& value) { return fmt::format("{:.2f}", value.get<double>()); }
+std::string as_fixed(const Json& value) {
+  const double number = value.get<double>();
+  return std::isfinite(number) ? fmt::format("{:.2f}", number) : "–";
+}
 
 Json to_object(const BenchReport& report) {
   Json object{{"baseline", report.baseline}};
@@ -97,8 +101,9 @@ std::string to_text(const BenchReport& report) {
     cells[1].push_back(as_fixed(value));
     numeric.push_back(true);
   }
-  std::string text = "Baseline: this machine\n" + aligned(cells, numeric);
-  for (const BenchTable& table : report.tables) text += "\n" + to_text(table);
+  std::string text;
+  if (!report.baseline.empty()) text = "Baseline: this machine\n" + aligned(cells, numeric) + "\n";
+  for (const BenchTable& table : report.tables) text += (&table == &report.tables.front() ? "" : "\n") + to_text(table);
   if (!report.targets.empty()) text += "\n" + to_text(report.targets);
   return text;
 }

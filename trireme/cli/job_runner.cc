@@ -128,6 +128,9 @@ class JobRunner {
             {"TRIREME_SERVERS", std::to_string(spec_.servers)},
             {"TRIREME_MASTER", master_.text()},
             {"TRIREME_TRANSPORT", spec_.transport},
+            {"TRIREME_THROTTLE", spec_.throttle},
+            {"TRIREME_LATENCY_MS", std::to_string(spec_.latency_ms)},
+            {"TRIREME_TRACE_ALGORITHMS", spec_.trace_algorithms ? "1" : "0"},
             {"TRIREME_RUN_DIR", folder_.path().string()}};
   }
 
@@ -140,7 +143,8 @@ class JobRunner {
       watch_master(/*at_once=*/true);  // it may know more than an exit status tells
       // What the master was told by the process itself says most; that its connection ended says least.
       if (failure_.find(" failed: ") == std::string::npos && failure_.find(" hangs: ") == std::string::npos) {
-        failure_ = fmt::format("{} {}; its log ends with:\n{}", exit.name, exit.how, tail(exit.name));
+        const launch::Exit culprit = find_culprit(exit);
+        failure_ = fmt::format("{} {}; its log ends with:\n{}", culprit.name, culprit.how, tail(culprit.name));
       }
       stop(2s);
     } else if (workers_running_ == 0 && !ending_) {
@@ -148,6 +152,23 @@ class JobRunner {
       watch_master(/*at_once=*/true);
       stop(5s);
     }
+  }
+
+  /// Others may have ended before the one whose death they heard of: it may take a while to go. Waits a moment for the
+  /// one that the master blames ("worker 1 (pid 71) died: …"); else it is `first`.
+  launch::Exit find_culprit(const launch::Exit& first) {
+    const std::string blamed = failure_.substr(0, failure_.find(" (pid"));
+    if (blamed == first.name || blamed == failure_) return first;
+    for (const Deadline deadline = Deadline::in(2s); !deadline.passed();) {
+      std::optional<launch::Exit> culprit;
+      for (const launch::Exit& exit : supervisor_.wait(Deadline::in(20ms))) {
+        if (exit.name.starts_with("worker")) --workers_running_;
+        if (exit.name == blamed) culprit = exit;
+      }
+      if (culprit) return *culprit;
+      if (supervisor_.alive() == 0) break;
+    }
+    return first;
   }
 
   void stop(std::chrono::milliseconds grace) {
@@ -191,6 +212,12 @@ class JobRunner {
     if (finished_by_->passed()) stop(5s);
   }
 
+  /// Once. `trireme train` has said it already, for a program of the user's own only the master knows.
+  void tell_plan(const JobStatus& status) {
+    if (!spec_.echo_chief || status.plan.steps == 0 || std::exchange(plan_told_, true)) return;
+    say(fmt::format("{} steps of {} samples, strategy {}", status.plan.steps, status.plan.batch, status.plan.strategy));
+  }
+
   void watch_master(bool at_once = false) {
     if (stopped_ || (!at_once && !next_look_.passed())) return;
     next_look_ = Deadline::in(100ms);
@@ -209,6 +236,7 @@ class JobRunner {
       if (!status.result.is_null()) outcome_.result["clock_spread_max"] = status.spread_max;
       if (status.state == JobState::kFailed) failure_ = status.reason;
       notice_end(status);
+      tell_plan(status);
       if (!spec_.quiet && status.state != JobState::kFinished) line_.update(describe(status));
     } catch (const Error& problem) {
       connection_.reset();
@@ -242,6 +270,7 @@ class JobRunner {
   bool stopping_ = false;  // a person asked
   bool stopped_ = false;   // the processes were told
   bool ending_ = false;
+  bool plan_told_ = false;
   std::string failure_;
   JobOutcome outcome_;
 };

@@ -16,6 +16,9 @@ struct JobSpec {
   std::uint32_t workers = 1;
   std::uint32_t servers = 1;
   std::string transport = "auto";
+  std::string throttle;                  ///< experiments: the speed of links, "100mbit"; empty = as fast as they go
+  std::uint32_t latency_ms = 0;          ///< experiments: of what workers send each other in the background
+  bool trace_algorithms = false;         ///< workers log how they reduce among each other
   std::vector<std::string> worker_argv;  ///< the program of every worker
   bool echo_chief = false;               ///< show what worker 0 prints
   bool quiet = false;                    ///< no progress line: standard output is for a script

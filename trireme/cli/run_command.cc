@@ -11,6 +11,9 @@ struct RunFlags {
   std::uint32_t workers = 2;
   std::uint32_t servers = 1;
   std::string transport = "auto";
+  std::string throttle;
+  std::uint32_t latency_ms = 0;
+  bool trace_algorithms = false;
   std::string out;
   bool overwrite = false;
   bool json = false;
@@ -23,11 +26,15 @@ int run(const RunFlags& flags) {
   }
   if (flags.workers == 0) fail<InvalidArgument>("--workers 0: somebody has to compute");
   net::parse_transport(flags.transport);
+  if (!flags.throttle.empty()) net::parse_bit_rate(flags.throttle);
   const std::string name = std::filesystem::path(flags.program.front()).filename().string();
   const auto folder = observe::RunFolder::create({.path = flags.out, .model = name, .overwrite = flags.overwrite});
   const JobOutcome outcome = run_job({.workers = flags.workers,
                                       .servers = flags.servers,
                                       .transport = flags.transport,
+                                      .throttle = flags.throttle,
+                                      .latency_ms = flags.latency_ms,
+                                      .trace_algorithms = flags.trace_algorithms,
                                       .worker_argv = flags.program,
                                       .echo_chief = true,
                                       .quiet = flags.json},
@@ -48,8 +55,14 @@ void add_run(CLI::App& app, Action& action) {
   auto* command = app.add_subcommand("run", "run a program of your own as the workers of a job");
   auto flags = std::make_shared<RunFlags>();
   command->add_option("-w,--workers", flags->workers, "how many processes of the program")->capture_default_str();
-  command->add_option("-s,--servers", flags->servers, "how many parameter servers")->capture_default_str();
+  command->add_option("-s,--servers", flags->servers, "how many parameter servers; 0: the program uses none")
+      ->capture_default_str();
   command->add_option("--transport", flags->transport, "auto, shm, tcp or tls")->capture_default_str();
+  command->add_option("--throttle", flags->throttle, "experiments: links of this speed, such as 100mbit; over TCP");
+  command->add_option("--latency-ms", flags->latency_ms,
+                      "experiments: what workers send each other in the background starts so much later");
+  command->add_flag("--trace-algorithms", flags->trace_algorithms,
+                    "log how workers reduce among each other, and why so (logs/worker-0.log)");
   command->add_option("--out", flags->out, "run folder; runs/<time>-<program> unless given");
   command->add_flag("--overwrite", flags->overwrite, "replace the run that is in --out");
   command->add_flag("--json", flags->json, "end with the chief's result as one line of JSON");

@@ -59,6 +59,7 @@ int serve(const ServeFlags& flags) {
                                  .port = place.listen.port,
                                  .secret = place.secret,
                                  .allow_plain = flags.allow_plain || place.transport == net::Transport::kTcp,
+                                 .bits_per_second = place.bits_per_second,
                                  .threads = ps::default_service_threads()},
                      .rank = place.rank,
                      .compute_threads = compute_threads});

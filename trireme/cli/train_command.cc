@@ -7,10 +7,35 @@
 #include "trireme/cli/config_file.h"
 #include "trireme/cli/job_runner.h"
 #include "trireme/cli/train_flags.h"
+#include "trireme/cluster/strategy_choice.h"
 #include "trireme/data/sampler.h"
 
 namespace trireme::cli {
 namespace {
+
+std::string counted(std::uint32_t count, const char* noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
+std::string describe_strategy(const TrainFlags& flags) {
+  return cluster::describe(cluster::parse_strategy(flags.strategy), flags.consistency);
+}
+
+/// A command line that shows something else, and what.
+void suggest_next(const TrainFlags& flags) {
+  const auto line = [](const std::string& command, const char* what) { fmt::print("  {:<48}  {}\n", command, what); };
+  const std::string train = fmt::format("trireme train --workers {}", flags.workers);
+  if (flags.strategy != "ps") {
+    line(train + " --strategy ps --consistency ssp:4", "parameters on a server, workers up to 4 steps apart");
+  } else if (flags.consistency != "bsp") {
+    line(train + " --consistency bsp", "workers in step");
+  } else {
+    line(train + " --consistency ssp:4", "workers may be up to 4 steps apart");
+    line(train + " --strategy allreduce", "the same bits without a server");
+  }
+  line("trireme run -w 2 -s 1 -- ./fashion_mnist", "a program of your own (examples/fashion_mnist.cc)");
+  line("trireme bench ps", "how fast the parameter server is here");
+}
 
 void tell_result(const JobOutcome& outcome, const observe::RunFolder& folder, const TrainFlags& flags) {
   const auto& result = outcome.result;
@@ -21,17 +46,24 @@ void tell_result(const JobOutcome& outcome, const observe::RunFolder& folder, co
   }
   fmt::print(" after {} steps in {:.1f} s ({:.0f} samples/s)\n", result.value("steps", 0), number("seconds"),
              number("samples_per_s"));
+  fmt::print("strategy {}", result.value("strategy", describe_strategy(flags)));
+  if (flags.codec != "none") fmt::print(", gradients as {}", flags.codec);
+  if (result.contains("wire_bytes")) {
+    fmt::print(", {:.1f} MiB moved by worker 0", number("wire_bytes") / (1 << 20));
+    const double ratio = number("plain_bytes") / std::max(1.0, number("wire_bytes"));
+    if (ratio > 1.01) fmt::print(", {:.1f} times less than all gradients in full", ratio);
+    if (number("encode_seconds") > 0) fmt::print(" ({:.2f} s to encode)", number("encode_seconds"));
+  }
+  fmt::print("\n");
   if (result.contains("stopped_because")) fmt::print("stopped: {}\n", result.value("stopped_because", ""));
   fmt::print("\nthe run is in {}\n", out);
   fmt::print("  model.safetensors   the final parameters\n");
   fmt::print("  metrics.jsonl       loss, accuracy, speed, clocks over time\n");
   fmt::print("  tensorboard/        the same for: tensorboard --logdir {}/tensorboard\n", out);
+  if (flags.timeline) fmt::print("  timeline-*.json     who did what when: open them in ui.perfetto.dev\n");
   fmt::print("  logs/               one log per process\n");
   fmt::print("\ntry next\n");
-  fmt::print("  trireme train --consistency {} --workers {}    {}\n", flags.consistency == "bsp" ? "ssp:4" : "bsp",
-             flags.workers, flags.consistency == "bsp" ? "workers may be up to 4 steps apart" : "workers in step");
-  fmt::print("  trireme run -w 2 -s 1 -- ./fashion_mnist          a program of your own (examples/fashion_mnist.cc)\n");
-  fmt::print("  trireme bench ps                                  how fast the parameter server is here\n");
+  suggest_next(flags);
 }
 
 int train(const TrainFlags& flags, const std::string& config) {
@@ -43,14 +75,17 @@ int train(const TrainFlags& flags, const std::string& config) {
       observe::RunFolder::create({.path = flags.out, .model = flags.model, .overwrite = flags.overwrite});
   write_file_atomically(folder.config(), as_bytes(config));
   if (!flags.json) {
-    fmt::print("training {} on {} with {} worker{} and {} server{}, {}\n", flags.model, data.train->describe(),
-               flags.workers, flags.workers == 1 ? "" : "s", flags.servers, flags.servers == 1 ? "" : "s",
-               flags.consistency);
+    const std::string servers = flags.servers == 0 ? "" : " and " + counted(flags.servers, "server");
+    fmt::print("training {} on {} with {}{}, {}\n", flags.model, data.train->describe(),
+               counted(flags.workers, "worker"), servers, describe_strategy(flags));
     std::fflush(stdout);  // before the progress, which goes to standard error
   }
   const JobOutcome outcome = run_job({.workers = flags.workers,
                                       .servers = flags.servers,
                                       .transport = flags.transport,
+                                      .throttle = flags.throttle,
+                                      .latency_ms = flags.latency_ms,
+                                      .trace_algorithms = flags.trace_algorithms,
                                       .worker_argv = {program_beside("trireme-worker"), nlohmann::json(flags).dump()},
                                       .quiet = flags.json},
                                      folder);
@@ -83,6 +118,7 @@ void add_train(CLI::App& app, Action& action) {
   command->footer("Example: trireme train --model lenet --data fashion-mnist --workers 2 --servers 1 --epochs 5");
   command->callback([command, flags, config_path, &action] {
     if (!config_path->empty()) apply_config_file(*command, *config_path);
+    settle(*command, *flags);
     action = [flags, config = command->config_to_str(/*default_also=*/true, /*write_description=*/false)] {
       return train(*flags, config);
     };

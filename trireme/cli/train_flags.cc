@@ -4,6 +4,8 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/suggest.h"
+#include "trireme/cluster/strategy_choice.h"
+#include "trireme/codec/spec.h"
 #include "trireme/data/csv.h"
 #include "trireme/data/fashion_mnist.h"
 #include "trireme/data/normalized.h"
@@ -35,6 +37,11 @@ void declare(CLI::App& command, TrainFlags& flags) {
   command.add_option("--epochs", flags.epochs, "how often each sample is seen")->capture_default_str()->group(what);
   command.add_option("--steps", flags.steps, "updates to make, instead of --epochs")->group(what);
   command.add_option("--batch", flags.batch, "samples per step, over all workers")->capture_default_str()->group(what);
+  command
+      .add_option("--accumulate", flags.accumulate,
+                  "parts in which each lane is computed, one after the other: for batches that do not fit in memory")
+      ->capture_default_str()
+      ->group(what);
   command.add_option("--seed", flags.seed, "of all randomness; the same seed gives the same run")
       ->capture_default_str()
       ->group(what);
@@ -43,8 +50,15 @@ void declare(CLI::App& command, TrainFlags& flags) {
   command.add_option("-w,--workers", flags.workers, "processes that compute gradients")
       ->capture_default_str()
       ->group(who);
-  command.add_option("-s,--servers", flags.servers, "processes that hold the parameters")
+  command
+      .add_option("--strategy", flags.strategy,
+                  "ps: parameters on servers; allreduce: gradients summed among the workers; local-sgd:16: parameters "
+                  "averaged every 16 steps; central: one server, all in step")
       ->capture_default_str()
+      ->group(who);
+  command
+      .add_option("-s,--servers", flags.servers,
+                  "processes that hold the parameters: 1 unless given; none with allreduce and local-sgd")
       ->group(who);
   command
       .add_option("--lanes", flags.lanes,
@@ -53,9 +67,8 @@ void declare(CLI::App& command, TrainFlags& flags) {
       ->group(who);
   command
       .add_option("--consistency", flags.consistency,
-                  "bsp: all workers in step; ssp:4: at most 4 steps apart; asp: "
+                  "of strategy ps: bsp (unless given): all workers in step; ssp:4: at most 4 steps apart; asp: "
                   "nobody waits")
-      ->capture_default_str()
       ->group(who);
   command.add_option("--backup-workers", flags.backup_workers, "bsp: go on without this many slowest")->group(who);
   command.add_flag("--damp-stale", flags.damp_stale, "ssp, asp: divide a gradient by its staleness")->group(who);
@@ -64,6 +77,16 @@ void declare(CLI::App& command, TrainFlags& flags) {
       ->capture_default_str()
       ->group(who);
   command.add_option("--transport", flags.transport, "auto, shm, tcp or tls")->capture_default_str()->group(who);
+
+  command
+      .add_option("--codec", flags.codec,
+                  "how gradients travel: none, fp16, bf16, int8, 1bit, topk:0.01 or randomk:0.01; with error feedback")
+      ->capture_default_str()
+      ->group(who);
+  command
+      .add_flag("--trace-algorithms", flags.trace_algorithms,
+                "log how workers reduce among each other, and why so (logs/worker-0.log)")
+      ->group(who);
 
   const auto how = "How it learns";
   command.add_option("--optimizer", flags.optimizer, "sgd, momentum, nesterov, adagrad, rmsprop, adam, adamw or ftrl")
@@ -77,6 +100,12 @@ void declare(CLI::App& command, TrainFlags& flags) {
   command.add_option("--schedule", flags.schedule, "of the learning rate: cosine, linear, constant, step:10:0.1")
       ->capture_default_str()
       ->group(how);
+  command
+      .add_option(
+          "--buffers", flags.buffers,
+          "batch-norm statistics after a step: average: mean over lanes (unless given); broadcast: the chief's; "
+          "own: each worker's (all that ps can do)")
+      ->group(how);
   command.add_option("--warmup", flags.warmup, "steps over which the learning rate rises")->group(how);
 
   const auto end = "When it ends, what it leaves";
@@ -88,16 +117,74 @@ void declare(CLI::App& command, TrainFlags& flags) {
   command.add_flag("--overwrite", flags.overwrite, "replace the run that is in --out")->group(end);
   command.add_option("--log-every", flags.log_every, "steps per row of metrics")->capture_default_str()->group(end);
   command.add_flag("--json", flags.json, "end with one line of JSON, and nothing else, on standard output")->group(end);
-  command.add_option("--slow", flags.slow, "experiments: '1:10' makes worker 1 ten times as slow")->group(end);
+  command
+      .add_flag("--timeline", flags.timeline, "write timeline-<worker>.json: who did what when, for ui.perfetto.dev")
+      ->group(end);
+
+  const auto experiments = "Experiments";
+  command.add_option("--slow", flags.slow, "'1:10' makes worker 1 ten times as slow")->group(experiments);
+  command.add_option("--throttle", flags.throttle, "links of this speed, such as 100mbit; over TCP")
+      ->group(experiments);
+  command
+      .add_option("--latency-ms", flags.latency_ms,
+                  "what workers send each other in the background starts so much later")
+      ->group(experiments);
 }
+
+void settle(CLI::App& command, TrainFlags& flags) {
+  const auto strategy = cluster::parse_strategy(flags.strategy);
+  const auto unless_given = [&](const char* name, auto& flag, const auto& value) {
+    CLI::Option& option = *command.get_option(name);
+    if (option.count() > 0) return;
+    flag = value;
+    option.default_str(fmt::format("{}", value));
+  };
+  const bool ps = strategy.kind == cluster::StrategyChoice::Kind::kParameterServer;
+  unless_given("--servers", flags.servers, strategy.uses_servers() ? 1u : 0u);
+  unless_given("--consistency", flags.consistency, std::string(ps ? "bsp" : ""));
+  unless_given("--buffers", flags.buffers, std::string(strategy.uses_servers() ? "own" : "average"));
+}
+
+namespace {
+
+void check_strategy(const TrainFlags& flags) {
+  const auto strategy = cluster::parse_strategy(flags.strategy);
+  const bool ps = strategy.kind == cluster::StrategyChoice::Kind::kParameterServer;
+  if (ps) {
+    auto consistency = ps::parse_consistency(flags.consistency);
+    consistency.backups = flags.backup_workers;
+    consistency.damp_stale = flags.damp_stale;
+    ps::validate(consistency, flags.workers);
+  } else if (!flags.consistency.empty() || flags.backup_workers > 0 || flags.damp_stale) {
+    fail<InvalidArgument>(
+        "--consistency, --backup-workers and --damp-stale belong to --strategy ps: {} keeps all workers in step",
+        flags.strategy);
+  }
+  if (strategy.uses_servers()) {
+    if (flags.servers == 0) {
+      fail<InvalidArgument>("--servers 0: with --strategy {} somebody has to hold the parameters; allreduce needs none",
+                            flags.strategy);
+    }
+    cluster::check_servers(strategy, flags.servers);
+  } else if (flags.servers > 0) {
+    fail<InvalidArgument>("--servers {}: --strategy {} has no use for servers", flags.servers, flags.strategy);
+  }
+  const auto buffers = cluster::parse_buffers(flags.buffers);
+  if (strategy.uses_servers() && buffers != cluster::BufferPolicy::kOwn) {
+    fail<InvalidArgument>("--buffers {}: with --strategy {} each worker keeps its own; use allreduce", flags.buffers,
+                          flags.strategy);
+  }
+}
+
+}  // namespace
 
 void check(const TrainFlags& flags) {
   const auto at_least_one = [](const char* flag, std::uint64_t value, const char* why) {
     if (value == 0) fail<InvalidArgument>("{} 0: {}", flag, why);
   };
   at_least_one("--workers", flags.workers, "somebody has to compute");
-  at_least_one("--servers", flags.servers, "somebody has to hold the parameters");
   at_least_one("--batch", flags.batch, "a step needs at least one sample");
+  at_least_one("--accumulate", flags.accumulate, "a lane has at least one part");
   at_least_one("--log-every", flags.log_every, "metrics need at least one step per row");
   if (flags.epochs == 0 && flags.steps == 0)
     fail<InvalidArgument>("--epochs 0: nothing to do; give --epochs or --steps");
@@ -117,11 +204,18 @@ void check(const TrainFlags& flags) {
   }
   if (!(flags.lr > 0)) fail<InvalidArgument>("--lr {}: the learning rate must be above 0", flags.lr);
   ps::parse_rule(flags.optimizer);
-  auto consistency = ps::parse_consistency(flags.consistency);
-  consistency.backups = flags.backup_workers;
-  consistency.damp_stale = flags.damp_stale;
-  ps::validate(consistency, flags.workers);
-  net::parse_transport(flags.transport);
+  check_strategy(flags);
+  if (net::parse_transport(flags.transport) == net::Transport::kShm && !flags.throttle.empty()) {
+    fail<InvalidArgument>("--throttle {}: shared memory has no speed to limit; leave --transport shm out",
+                          flags.throttle);
+  }
+  if (!flags.throttle.empty()) net::parse_bit_rate(flags.throttle);
+  const auto codec = codec::parse_spec(flags.codec);
+  const auto kind = cluster::parse_strategy(flags.strategy).kind;
+  if (codec.kind != codec::Kind::kNone && kind == cluster::StrategyChoice::Kind::kLocalSgd) {
+    fail<InvalidArgument>("--codec {}: local-sgd exchanges parameters, not gradients; use allreduce or ps",
+                          flags.codec);
+  }
   parse_slow(flags.slow);
 }
 

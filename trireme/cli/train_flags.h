@@ -16,12 +16,15 @@ struct TrainFlags {
   std::string data_dir;
   std::uint32_t workers = 2;
   std::uint32_t servers = 1;
-  std::string consistency = "bsp";
+  std::string strategy = "ps";
+  std::string consistency;  ///< of strategy ps; empty for the others
+  std::string buffers;
   std::uint32_t backup_workers = 0;
   bool damp_stale = false;
   std::uint64_t epochs = 1;
   std::uint64_t steps = 0;
   std::uint64_t batch = 64;
+  std::uint32_t accumulate = 1;
   std::string optimizer = "adam";
   double lr = 1e-3;
   double momentum = 0.9;
@@ -35,6 +38,11 @@ struct TrainFlags {
   std::string device = "cpu";
   int threads = 0;
   std::string transport = "auto";
+  std::string codec = "none";
+  std::string throttle;
+  std::uint32_t latency_ms = 0;
+  bool trace_algorithms = false;
+  bool timeline = false;
   double time_limit = 0;
   double target_accuracy = 0;
   std::uint32_t early_stop = 0;
@@ -43,14 +51,20 @@ struct TrainFlags {
   std::string out;
   bool overwrite = false;
   bool json = false;
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(TrainFlags, model, data, data_dir, workers, servers, consistency, backup_workers,
-                                 damp_stale, epochs, steps, batch, optimizer, lr, momentum, l2, clip_norm, clip_value,
-                                 schedule, warmup, lanes, seed, device, threads, transport, time_limit, target_accuracy,
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(TrainFlags, model, data, data_dir, workers, servers, strategy, consistency, buffers,
+                                 backup_workers, damp_stale, epochs, steps, batch, accumulate, optimizer, lr, momentum,
+                                 l2, clip_norm, clip_value, schedule, warmup, lanes, seed, device, threads, transport,
+                                 codec, throttle, latency_ms, trace_algorithms, timeline, time_limit, target_accuracy,
                                  early_stop, log_every, slow, out, overwrite, json)
 };
 
 /// Declares the flags on `command`; after parsing they are in `flags`.
 void declare(CLI::App& command, TrainFlags& flags);
+
+/// After parsing: fills in what was not given and depends on the strategy (servers, consistency, buffers), also as the
+/// defaults of `command`, so that they appear in its configuration. Throws InvalidArgument if there is no such
+/// strategy.
+void settle(CLI::App& command, TrainFlags& flags);
 
 /// Throws InvalidArgument that names the flag and what is allowed.
 void check(const TrainFlags& flags);

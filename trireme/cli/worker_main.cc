@@ -26,6 +26,7 @@ TrainOptions to_options(const TrainFlags& flags, Rank rank) {
                        .epochs = flags.epochs,
                        .steps = flags.steps,
                        .lanes = flags.lanes,
+                       .accumulate = flags.accumulate,
                        .seed = flags.seed,
                        .optimizer = {.rule = ps::parse_rule(flags.optimizer),
                                      .momentum = flags.momentum,
@@ -35,10 +36,14 @@ TrainOptions to_options(const TrainFlags& flags, Rank rank) {
                        .schedule = flags.schedule,
                        .warmup = flags.warmup,
                        .clip_norm = flags.clip_norm,
-                       .consistency = ps::parse_consistency(flags.consistency),
+                       .strategy = cluster::parse_strategy(flags.strategy),
+                       .buffers = cluster::parse_buffers(flags.buffers),
+                       .codec = codec::parse_spec(flags.codec),
                        .device = pick_device(flags.device, rank),
                        .threads = flags.threads,
-                       .log_every = flags.log_every};
+                       .log_every = flags.log_every,
+                       .timeline = flags.timeline};
+  if (!flags.consistency.empty()) options.consistency = ps::parse_consistency(flags.consistency);
   options.consistency.backups = flags.backup_workers;
   options.consistency.damp_stale = flags.damp_stale;
   if (const Slow slow = parse_slow(flags.slow); slow.worker == rank) options.slowdown = slow.factor;

@@ -56,6 +56,11 @@ JobEnvironment from_own_variables(const Lookup& lookup, const std::string& role)
   if (const std::string transport = text_of(lookup, "TRIREME_TRANSPORT"); !transport.empty()) {
     place.transport = net::parse_transport(transport);
   }
+  if (const std::string speed = text_of(lookup, "TRIREME_THROTTLE"); !speed.empty()) {
+    place.bits_per_second = net::parse_bit_rate(speed);
+  }
+  place.latency = std::chrono::milliseconds(number_of(lookup, "TRIREME_LATENCY_MS", 0));
+  place.trace_algorithms = number_of(lookup, "TRIREME_TRACE_ALGORITHMS", 0) != 0;
   place.run_folder = text_of(lookup, "TRIREME_RUN_DIR");
   check_rank(place);
   return place;
@@ -88,20 +93,26 @@ JobEnvironment from_tf_config(const std::string& text) {
 
     const auto type = config.at("task").at("type").get<std::string>();
     const auto index = config.at("task").at("index").get<std::uint32_t>();
+    const auto listen_at = [&](const std::vector<std::string>& hosts) {  // an index beyond them is refused below
+      if (index < hosts.size()) place.listen = net::parse_address(hosts[index]);
+    };
     if (type == "chief" || type == "master") {
       if (chief.empty()) fail<InvalidArgument>("TF_CONFIG: the task is '{}', which the cluster does not have", type);
       place.rank = index;
+      listen_at(chief);
     } else if (type == "worker") {
       place.rank = index + static_cast<std::uint32_t>(chief.size());
+      listen_at(workers);
     } else if (type == "ps") {
       place.role = Role::kServer;
       place.rank = index;
-      if (index < servers.size()) place.listen = net::parse_address(servers[index]);
+      listen_at(servers);
     } else {
       fail<InvalidArgument>("TF_CONFIG: task type '{}'{}: expected chief, master, worker or ps", type,
                             did_you_mean(type, {"chief", "master", "worker", "ps"}));
     }
     place.hosts_master = place.role == Role::kWorker && place.rank == 0;
+    if (place.hosts_master) place.listen.port = 0;  // the one it is given is the master's
   } catch (const Json::exception& problem) {
     fail<InvalidArgument>(
         "TF_CONFIG is not what it should be ({}): expected {{\"cluster\": {{\"worker\": "

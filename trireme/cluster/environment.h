@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -16,11 +17,14 @@ struct JobEnvironment {
   std::uint32_t workers = 1;
   std::uint32_t servers = 1;
   net::Address master;
-  net::Address listen;        ///< servers: where to listen; port 0 = any free one
+  net::Address listen;  ///< where to listen, servers for workers and workers for each other; port 0 = any free one
   bool hosts_master = false;  ///< this process also runs the master, at `master`
   std::string secret;
   net::Transport transport = net::Transport::kAuto;
-  std::string run_folder;  ///< where results go; empty = the process decides
+  std::uint64_t bits_per_second = 0;     ///< experiments: slow links, without shared memory; 0 = as fast as it goes
+  std::chrono::milliseconds latency{0};  ///< experiments: what workers send each other in the background starts late
+  bool trace_algorithms = false;         ///< log how workers reduce among each other, and why so
+  std::string run_folder;                ///< where results go; empty = the process decides
 };
 
 /// Looks up a variable: `std::getenv` in a program, a map in a test.
@@ -31,9 +35,11 @@ using Lookup = std::function<const char*(const char* name)>;
 ///
 ///   TRIREME_ROLE worker|server   TRIREME_RANK      TRIREME_WORKERS   TRIREME_SERVERS   TRIREME_MASTER host:port
 ///   TRIREME_LISTEN host:port     TRIREME_TRANSPORT TRIREME_RUN_DIR   TRIREME_SECRET or TRIREME_SECRET_FILE
+///   TRIREME_THROTTLE 100mbit     TRIREME_LATENCY_MS                  TRIREME_TRACE_ALGORITHMS 1
 ///
-/// TF_CONFIG: the jobs are `chief` (or `master`), `worker` and `ps`. The chief is worker 0 and hosts the master at its
-/// address; without a chief, worker 0 does. The secret comes from TRIREME_SECRET or TRIREME_SECRET_FILE.
+/// TF_CONFIG: the jobs are `chief` (or `master`), `worker` and `ps`. Each listens at its own address. The chief is
+/// worker 0 and hosts the master at its address; without a chief, worker 0 does. The secret comes from TRIREME_SECRET
+/// or TRIREME_SECRET_FILE.
 std::optional<JobEnvironment> read_environment(const Lookup& lookup);
 std::optional<JobEnvironment> read_environment();  ///< of this process
 

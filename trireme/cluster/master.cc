@@ -125,10 +125,10 @@ class Master::Impl final : public net::RequestHandler {
   }
 
   void form_view() {
-    view_ = {.view = 1, .workers = options_.workers, .servers = {}};
-    for (Rank rank = 0; rank < options_.servers; ++rank) {
-      view_.servers.push_back(members_.at({Role::kServer, rank}).address);
-    }
+    view_ = {.view = 1,
+             .workers = options_.workers,
+             .servers = addresses(Role::kServer, options_.servers),
+             .worker_addresses = addresses(Role::kWorker, options_.workers)};
     state_ = JobState::kRunning;
     reason_ =
         fmt::format("view {}: all {} workers and {} servers are here", view_.view, options_.workers, options_.servers);
@@ -138,6 +138,12 @@ class Master::Impl final : public net::RequestHandler {
       const auto [session, header] = *std::exchange(member.waits_for_view, std::nullopt);
       session->reply(header, view_);
     }
+  }
+
+  std::vector<net::Address> addresses(Role role, std::uint32_t count) const {
+    std::vector<net::Address> all;
+    for (Rank rank = 0; rank < count; ++rank) all.push_back(members_.at({role, rank}).address);
+    return all;
   }
 
   HeartbeatReply heartbeat(const Heartbeat& beat) {

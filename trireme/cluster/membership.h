@@ -16,7 +16,7 @@ struct MembershipOptions {
   Role role = Role::kWorker;
   Rank rank = 0;
   net::Address master;
-  net::Address own_address;  ///< servers: where they listen
+  net::Address own_address;  ///< where this process listens: servers for workers, workers for each other
   std::string secret;
   net::Transport transport = net::Transport::kAuto;  ///< shared memory is never used here
   std::chrono::milliseconds join_within = 150s;

@@ -41,12 +41,19 @@ void ProgressBoard::close_row(Time now) {
 }
 
 void ProgressBoard::set_clocks(const ClockReport& report) {
-  if (report.clocks.size() == clocks_.size()) clocks_ = report.clocks;
+  if (!report.clocks.empty() && report.clocks.size() == clocks_.size()) {
+    clocks_ = report.clocks;
+    clocks_told_ = true;
+  }
   spread_max_ = std::max(spread_max_, report.spread_max);
 }
 
 void ProgressBoard::leave(Rank worker) {
   if (worker < left_.size()) left_[worker] = true;
+}
+
+std::vector<Step> ProgressBoard::clocks() const {
+  return clocks_told_ ? clocks_ : std::vector<Step>(clocks_.size(), reported_step_);
 }
 
 std::vector<MetricsRow> ProgressBoard::take_rows() { return std::exchange(rows_, {}); }
@@ -71,9 +78,10 @@ MetricsRow ProgressBoard::row(const Sums& sums, double over_seconds, Time now) c
   const Step per_epoch = std::max<Step>(1, plan_.steps_per_epoch);
   // The last batch of an epoch may be smaller, so samples alone would make the last step of a run unreachable.
   Step slowest = ~Step{0};
-  for (std::size_t worker = 0; worker < clocks_.size(); ++worker) {
-    row.clock_max = std::max(row.clock_max, clocks_[worker]);
-    if (!left_[worker]) slowest = std::min(slowest, clocks_[worker]);
+  const std::vector<Step> all_clocks = clocks();
+  for (std::size_t worker = 0; worker < all_clocks.size(); ++worker) {
+    row.clock_max = std::max(row.clock_max, all_clocks[worker]);
+    if (!left_[worker]) slowest = std::min(slowest, all_clocks[worker]);
   }
   row.clock_min = slowest == ~Step{0} ? row.clock_max : slowest;
   row.step = plan_.leased ? samples_ / std::max<std::uint64_t>(1, plan_.batch) : reported_step_;

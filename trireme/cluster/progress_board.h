@@ -20,7 +20,8 @@ class ProgressBoard {
   void add(Rank worker, const WorkDone& work, Time now);
 
   /// The clocks of all workers at one moment, as a server knows them. Workers' own reports arrive at different moments,
-  /// so their difference would show the reports' delay, not the workers'.
+  /// so their difference would show the reports' delay, not the workers'. Without servers the workers go in step, and
+  /// the furthest report is everybody's clock.
   void set_clocks(const ClockReport& report);
 
   /// `worker` takes part no more; the spread of clocks is over the others.
@@ -34,7 +35,7 @@ class ProgressBoard {
 
   MetricsRow now(Time now) const;
   Step spread_max() const { return spread_max_; }
-  const std::vector<Step>& clocks() const { return clocks_; }
+  std::vector<Step> clocks() const;
 
  private:
   struct Sums {
@@ -52,7 +53,8 @@ class ProgressBoard {
 
   Plan plan_;
   Time start_{};
-  std::vector<Step> clocks_;
+  std::vector<Step> clocks_;  // by worker, as a server told
+  bool clocks_told_ = false;  // a server has
   std::vector<bool> left_;
   Step spread_max_ = 0;
   Step reported_step_ = 0;     // the furthest any worker has got, by its own word

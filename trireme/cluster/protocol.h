@@ -36,7 +36,7 @@ struct JoinRequest {
   Role role = Role::kWorker;
   Rank rank = 0;
   std::int64_t pid = 0;
-  net::Address address;  ///< servers: where they listen
+  net::Address address;  ///< where it listens: servers for workers, workers for each other
   NLOHMANN_DEFINE_TYPE_INTRUSIVE(JoinRequest, role, rank, pid, address)
 };
 
@@ -44,8 +44,9 @@ struct JoinRequest {
 struct ViewInfo {
   View view = 0;
   std::uint32_t workers = 0;
-  std::vector<net::Address> servers;
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(ViewInfo, view, workers, servers)
+  std::vector<net::Address> servers;           ///< by rank
+  std::vector<net::Address> worker_addresses;  ///< by rank: where they listen for each other
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(ViewInfo, view, workers, servers, worker_addresses)
 };
 
 /// How long the job is. A unit is one lane of one step: what an asynchronous worker takes at a time.
@@ -54,9 +55,10 @@ struct Plan {
   Step steps_per_epoch = 0;
   std::uint64_t batch = 0;
   Lane lanes = 1;
-  bool leased = false;  ///< asynchronous: units are given out by the master
-  Step log_every = 10;  ///< global steps per row of metrics
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(Plan, steps, steps_per_epoch, batch, lanes, leased, log_every)
+  bool leased = false;   ///< asynchronous: units are given out by the master
+  Step log_every = 10;   ///< global steps per row of metrics
+  std::string strategy;  ///< how gradients become an update, for people: "allreduce", "ps:bsp"
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(Plan, steps, steps_per_epoch, batch, lanes, leased, log_every, strategy)
   bool operator==(const Plan&) const = default;
 };
 

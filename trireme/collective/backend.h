@@ -14,7 +14,7 @@ namespace trireme::collective {
 struct Traffic {
   std::uint64_t operations = 0;
   std::uint64_t sent_bytes = 0;    ///< to ranks on other hosts, or over TCP and TLS on this one
-  std::uint64_t shared_bytes = 0;  ///< read from other ranks' memory
+  std::uint64_t shared_bytes = 0;  ///< read from, or written to, other ranks' memory
 };
 
 /// An engine that carries out operations: native, MPI, NCCL. Used by one thread at a time, except for `abort` and

@@ -3,10 +3,12 @@
 #include <condition_variable>
 #include <deque>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "trireme/base/error.h"
 #include "trireme/collective/native_backend.h"
+#include "trireme/net/body.h"
 #include "trireme/net/loop.h"
 
 namespace trireme::collective {
@@ -19,24 +21,34 @@ struct Handle::State {
 
   mutable std::mutex mutex;
   std::condition_variable ended;
-  bool done = false;           // guarded by mutex
-  std::exception_ptr problem;  // guarded by mutex
+  bool done = false;                      // guarded by mutex
+  std::optional<net::ErrorBody> problem;  // a value, thrown anew on each thread that asks; guarded by mutex
 
-  void end(std::exception_ptr how) {
+  void end(const std::exception_ptr& how) {
     {
       const std::lock_guard lock(mutex);
       if (done) return;
       done = true;
-      problem = std::move(how);
+      try {
+        if (how) std::rethrow_exception(how);
+      } catch (const std::exception& thrown) {
+        problem = net::describe_error(thrown);
+      }
     }
     ended.notify_all();
   }
 
-  /// Waits for its end; how it went. Bounded, because every operation before it in the queue ends by its own deadline.
-  std::exception_ptr wait_ended() {
+  /// Waits for its end; throws what went wrong. Bounded, because every operation before it in the queue ends by its own
+  /// deadline.
+  void wait_ended() {
     std::unique_lock lock(mutex);
     ended.wait(lock, [this] { return done; });
-    return problem;
+    throw_problem();
+  }
+
+  /// With mutex.
+  void throw_problem() const {
+    if (problem) net::throw_error(*problem);
   }
 };
 
@@ -47,7 +59,7 @@ void Handle::wait(Deadline deadline) {
     fail<Timeout>("{} has not ended yet after {:.1f} s of waiting for it", describe(state_->operation),
                   static_cast<double>(deadline.allowed().count()) / 1000.0);
   }
-  if (state_->problem) std::rethrow_exception(state_->problem);
+  state_->throw_problem();
 }
 
 void Handle::wait() {
@@ -114,8 +126,7 @@ class Communicator::Engine {
         return run_here([&] { backend_->run(operation, deadline); });
       }
     }
-    const StatePtr state = enqueue(std::move(operation), deadline);
-    if (const std::exception_ptr problem = state->wait_ended()) std::rethrow_exception(problem);
+    enqueue(std::move(operation), deadline)->wait_ended();
   }
 
   void run(std::vector<Operation> group, Deadline deadline) {
@@ -128,8 +139,11 @@ class Communicator::Engine {
       problem = std::current_exception();
     }
     for (const StatePtr& state : states) {  // all of them, for they use the caller's memory
-      const std::exception_ptr how = state->wait_ended();
-      if (!problem) problem = how;
+      try {
+        state->wait_ended();
+      } catch (...) {
+        if (!problem) problem = std::current_exception();
+      }
     }
     if (problem) std::rethrow_exception(problem);
   }
@@ -173,8 +187,13 @@ class Communicator::Engine {
     const auto state = std::make_shared<Handle::State>();  // in its turn among what was started before
     state->task = task;
     enqueue(state);
-    if (const std::exception_ptr problem = state->wait_ended()) std::rethrow_exception(problem);
+    state->wait_ended();
     return memory;
+  }
+
+  void set_observer(Observer observer) {
+    const std::lock_guard turn(turn_);
+    observer_ = std::move(observer);
   }
 
   void abort(const std::string& reason) {
@@ -301,13 +320,15 @@ class Communicator::Engine {
       }
       if (is_message(state->operation)) {
         posted_ = true;
-        backend_->post(state->operation, state->deadline, [this, state](std::exception_ptr problem) {
+        backend_->post(state->operation, state->deadline, [this, state](const std::exception_ptr& problem) {
           if (problem) note_if_fatal(problem);
-          state->end(std::move(problem));
+          state->end(problem);
         });
         return;
       }
+      const auto began = Deadline::Clock::now();
       backend_->run(state->operation, state->deadline);
+      if (observer_) observer_(state->operation, began, Deadline::Clock::now());
       state->end(nullptr);
     } catch (...) {
       note_if_fatal(std::current_exception());
@@ -357,6 +378,7 @@ class Communicator::Engine {
   Endpoint* endpoint_;
   std::shared_ptr<Backend> backend_;  // replaced with turn_ and mutex_: either is enough to read it
   CommunicatorOptions options_;
+  Observer observer_;
   std::mutex turn_;      // who holds it uses the backend
   bool posted_ = false;  // sends or receives are under way; with turn_
   std::mutex mutex_;
@@ -420,5 +442,7 @@ void Communicator::abort(const std::string& reason) { engine_->abort(reason); }
 void Communicator::reconfigure(Rank rank, View view, std::vector<net::Address> members) {
   engine_->reconfigure(rank, view, std::move(members));
 }
+
+void Communicator::set_observer(Observer observer) { engine_->set_observer(std::move(observer)); }
 
 }  // namespace trireme::collective

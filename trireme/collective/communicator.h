@@ -1,7 +1,7 @@
 #pragma once
 
 #include <atomic>
-#include <initializer_list>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -101,6 +101,12 @@ class Communicator {
   /// to each rank from now on. Throws as the constructor does; then the group stays broken until this works, in a later
   /// view.
   void reconfigure(Rank rank, View view, std::vector<net::Address> members);
+
+  /// Who is told of each collective in the background when it is over, and when it began and ended; on another thread.
+  /// Set before the first one, or never.
+  using Observer = std::function<void(const Operation& operation, Deadline::Clock::time_point began,
+                                      Deadline::Clock::time_point ended)>;
+  void set_observer(Observer observer);
 
   /// What was moved so far by this rank.
   Traffic traffic() const;

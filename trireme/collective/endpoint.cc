@@ -164,10 +164,10 @@ class Endpoint::Impl {
   EndpointOptions options_;
   mutable std::mutex mutex_;
   std::condition_variable arrived_;
-  View view_ = 0;                             // guarded by mutex_
-  std::map<LinkName, ProvenStream> waiting_;  // guarded by mutex_
+  View view_ = 0;  // guarded by mutex_
   net::Loop loop_;
-  net::Door door_;  // last: lets people in from the moment it exists
+  std::map<LinkName, ProvenStream> waiting_;  // guarded by mutex_; after the loop, which its sockets must not outlive
+  net::Door door_;                            // last: lets people in from the moment it exists
 };
 
 Endpoint::Endpoint(EndpointOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {}

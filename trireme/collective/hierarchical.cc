@@ -1,10 +1,14 @@
+#include "trireme/collective/choice.h"
 #include "trireme/collective/team.h"
 
 namespace trireme::collective {
 
 void all_reduce_hierarchical(Mesh& mesh, const Operation& operation, const Doing& doing) {
   const std::span<const LaneRange> lanes = mesh.lanes(operation);
-  const auto lanes_of_host = [&](const std::vector<Rank>& ranks) {
+  // Where any order is allowed, a host's lanes need not be a subtree: then the hosts count as lanes.
+  const bool in_order = hosts_are_subtrees({.ranks = mesh.size(), .hosts = mesh.hosts()}, lanes);
+  const auto lanes_of_host = [&](const std::vector<Rank>& ranks, Lane number) {
+    if (!in_order) return LaneRange{number, 1};
     const Lane first = lanes[ranks.front()].first;
     return LaneRange{first, lanes[ranks.back()].end() - first};
   };
@@ -28,12 +32,16 @@ void all_reduce_hierarchical(Mesh& mesh, const Operation& operation, const Doing
     for (const auto& ranks : mesh.hosts()) {
       if (ranks.front() == leader) leaders.self = leaders.ranks.size();
       leaders.ranks.push_back(ranks.front());
-      leaders_lanes.push_back(lanes_of_host(ranks));
+      leaders_lanes.push_back(lanes_of_host(ranks, static_cast<Lane>(leaders_lanes.size())));
     }
     leaders.lanes = leaders_lanes;
     Operation between = operation;
     between.in = operation.out;
+    if (average && !in_order) between.reduce.op = ReduceOp::kSum;
     network::all_reduce_direct(leaders, between);
+    if (average && !in_order) {
+      divide(operation.out.dtype, operation.out.data, operation.out.count, lanes.back().end());
+    }
   }
   if (mesh.local() != nullptr) {
     Operation within = operation;

@@ -71,8 +71,10 @@ void Mesh::connect(Endpoint& endpoint) {
                           .from = std::max(rank(), peer),
                           .to = std::min(rank(), peer),
                           .purpose = purpose};
-      return calls ? endpoint.connect(options_.members[peer], name, transport, options_.deadline)
-                   : endpoint.accept(name, options_.deadline);
+      if (calls) return endpoint.connect(options_.members[peer], name, transport, options_.deadline);
+      net::ProvenStream stream = endpoint.accept(name, options_.deadline);
+      stream.peer = fmt::format("rank {} ({})", peer, stream.peer);
+      return stream;
     };
     const Stream::Side side = calls ? Stream::Side::kConnected : Stream::Side::kAccepted;
     watched.push_back({peer, open(Purpose::kWatch)});
@@ -103,7 +105,7 @@ void Mesh::connect(Endpoint& endpoint) {
       message_pipes_[local[i]] = local_->make_pipe(i, LocalGroup::Use::kMessages);
     }
   }
-  watch_ = std::make_unique<Watch>(endpoint.loop(), std::move(watched));
+  watch_ = std::make_unique<Watch>(rank(), std::move(watched));
 }
 
 std::string Mesh::transport() const {
@@ -113,12 +115,11 @@ std::string Mesh::transport() const {
 }
 
 void Mesh::check(const Doing& doing) const {
-  if (watch_->broken()) watch_->throw_broken(describe(doing.operation));
+  if (watch_->broken(doing.number)) watch_->throw_broken(describe(doing.operation));
   if (!doing.deadline.passed()) return;
-  if (watch_->wait_broken(10ms)) watch_->throw_broken(describe(doing.operation));
   fail<Timeout>("{} did not end within {:.1f} s (rank {}, view {}); waiting for {}", describe(doing.operation),
                 static_cast<double>(doing.deadline.allowed().count()) / 1000.0, rank(), options_.view,
-                watch_->suspects(doing.number));
+                watch_->give_up(doing.number));
 }
 
 std::uint32_t Mesh::meet_locally(const Doing& doing) {

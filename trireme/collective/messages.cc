@@ -240,24 +240,31 @@ void Messages::post(const Operation& operation, Deadline deadline, Backend::Done
 bool Messages::advance() {
   bool moved = false;
   for (const auto& link : links_) {
-    if (!link || link->idle()) continue;
-    try {
-      moved = link->advance() || moved;
-    } catch (const Error&) {
-      const std::exception_ptr problem = std::current_exception();
-      // Who gave up because of somebody's death closes its connections too: the watch knows who was first.
-      const bool gone = mesh_.watch().wait_broken(100ms);
-      link->end_all([&](const Posted& posted) { return gone ? lost(posted) : problem; });
-      moved = true;
-    }
+    if (link && !link->idle()) moved = advance(*link) || moved;
   }
   return moved;
+}
+
+bool Messages::advance(Link& link) {
+  try {
+    return link.advance();
+  } catch (const Error&) {
+    const std::exception_ptr problem = std::current_exception();
+    // Who gave up because of somebody's death closes its connections too: the watch knows who was first.
+    const bool gone = mesh_.watch().wait_broken(100ms);
+    link.end_all([&](const Posted& posted) { return gone ? lost(posted) : problem; });
+    return true;
+  }
 }
 
 void Messages::check() {
   for (const auto& link : links_) {
     if (!link) continue;
     if (mesh_.watch().broken()) {
+      link->end_all([&](const Posted& posted) { return lost(posted); });
+      continue;
+    }
+    if (!link->idle() && mesh_.watch().left(link->peer) && !advance(*link)) {
       link->end_all([&](const Posted& posted) { return lost(posted); });
       continue;
     }
@@ -271,7 +278,7 @@ void Messages::check() {
 std::exception_ptr Messages::timeout(const Posted& posted) const {
   return std::make_exception_ptr(Timeout(fmt::format(
       "{} did not end within {:.1f} s (rank {}): {}", describe(*posted.operation),
-      static_cast<double>(posted.deadline.allowed().count()) / 1000.0, mesh_.rank(), mesh_.watch().suspects(0))));
+      static_cast<double>(posted.deadline.allowed().count()) / 1000.0, mesh_.rank(), mesh_.watch().give_up(0))));
 }
 
 std::exception_ptr Messages::lost(const Posted& posted) const {

@@ -37,6 +37,7 @@ class Messages {
   struct Posted;
   struct Link;
 
+  bool advance(Link& link);
   std::exception_ptr timeout(const Posted& posted) const;
   std::exception_ptr lost(const Posted& posted) const;
 

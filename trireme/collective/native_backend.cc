@@ -54,11 +54,15 @@ void NativeBackend::run(const Operation& operation, Deadline deadline) {
   operations_.fetch_add(1, std::memory_order_relaxed);
   if (size() == 1) return run_alone(operation);
   const Doing doing{.operation = operation, .number = ++collectives_, .deadline = deadline};
-  mesh_.watch().set_operations(collectives_);
+  mesh_.watch().set_begun(collectives_);
   try {
     meet(operation, doing);
     compare(operation, meeting_);
     move(operation, doing, meeting_);
+    mesh_.watch().set_finished(collectives_);
+  } catch (const InvalidArgument&) {  // which all ranks have come to
+    mesh_.watch().set_finished(collectives_);
+    throw;
   } catch (const PeerLost&) {
     // Who gave up because of somebody's death closes its connections too: the watch knows who was first.
     if (mesh_.watch().wait_broken(100ms)) mesh_.watch().throw_broken(describe(operation));

@@ -187,7 +187,7 @@ void all_reduce_in_place(Mesh& mesh, const Operation& operation, const Doing& do
       if (i != group.index()) std::memcpy(data[i] + offset, own, count * element);
     }
   }
-  count_shared(mesh, slice.count * element * (group.count() - 1));
+  count_shared(mesh, 2 * slice.count * element * (group.count() - 1));  // read, and written
   mesh.meet_locally(doing);
 }
 

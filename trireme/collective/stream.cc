@@ -19,6 +19,46 @@ void wait_ready(int descriptor, short events, Deadline deadline, const std::stri
   }
 }
 
+// How TLS gets at the socket. OpenSSL's own way writes with write(), and a peer that has died would end this process by
+// SIGPIPE.
+
+int descriptor_of(BIO* bio) { return static_cast<int>(reinterpret_cast<std::intptr_t>(BIO_get_data(bio))); }
+
+bool try_again() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
+
+int write_socket(BIO* bio, const char* data, int size) {
+  BIO_clear_retry_flags(bio);
+  const ssize_t sent = ::send(descriptor_of(bio), data, static_cast<std::size_t>(size), MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (sent < 0 && try_again()) BIO_set_retry_write(bio);
+  return static_cast<int>(sent);
+}
+
+int read_socket(BIO* bio, char* data, int size) {
+  BIO_clear_retry_flags(bio);
+  const ssize_t received = ::recv(descriptor_of(bio), data, static_cast<std::size_t>(size), MSG_DONTWAIT);
+  if (received < 0 && try_again()) BIO_set_retry_read(bio);
+  return static_cast<int>(received);
+}
+
+long control_socket(BIO* /*bio*/, int command, long /*number*/, void* /*pointer*/) {
+  return command == BIO_CTRL_FLUSH ? 1 : 0;
+}
+
+BIO* make_socket_bio(int descriptor) {
+  static BIO_METHOD* const method = [] {
+    BIO_METHOD* made = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "trireme socket");
+    BIO_meth_set_write(made, write_socket);
+    BIO_meth_set_read(made, read_socket);
+    BIO_meth_set_ctrl(made, control_socket);
+    return made;  // for ever
+  }();
+  BIO* bio = BIO_new(method);
+  if (bio == nullptr) return nullptr;
+  BIO_set_data(bio, reinterpret_cast<void*>(static_cast<std::intptr_t>(descriptor)));
+  BIO_set_init(bio, 1);
+  return bio;
+}
+
 }  // namespace
 
 Stream::Stream(net::ProvenStream proven, Side side, Deadline deadline) : peer_(std::move(proven.peer)) {
@@ -37,7 +77,9 @@ Stream::Stream(net::ProvenStream proven, Side side, Deadline deadline) : peer_(s
     tls_.reset(ssl);
     stream.next_layer().non_blocking(true);
     socket_ = FileDescriptor(stream.next_layer().release());
-    if (SSL_set_fd(ssl, socket_.get()) != 1) fail<IoError>("OpenSSL cannot take over the connection to {}", peer_);
+    BIO* bio = make_socket_bio(socket_.get());
+    if (bio == nullptr) fail<IoError>("OpenSSL cannot take over the connection to {}", peer_);
+    SSL_set_bio(ssl, bio, bio);
     SSL_set_mode(ssl, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
     kind_ = "tls";
   }
@@ -78,7 +120,7 @@ std::size_t Stream::try_send(Bytes bytes) {
   }
   const ssize_t sent = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   if (sent >= 0) return static_cast<std::size_t>(sent);
-  if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) return 0;
+  if (try_again()) return 0;
   lost(std::strerror(errno));
 }
 
@@ -93,7 +135,7 @@ std::size_t Stream::try_recv(MutableBytes bytes) {
   const ssize_t received = ::recv(socket_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
   if (received > 0) return static_cast<std::size_t>(received);
   if (received == 0) lost("the connection ended");
-  if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) return 0;
+  if (try_again()) return 0;
   lost(std::strerror(errno));
 }
 

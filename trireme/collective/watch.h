@@ -1,6 +1,5 @@
 #pragma once
 
-#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,7 +10,9 @@
 namespace trireme::collective {
 
 /// Knows which ranks live. Each pair of ranks has a connection of its own for this: its end tells of death at once; a
-/// short message every 200 ms tells who is stopped, and who is behind. Runs on the endpoint's loop.
+/// short message every 200 ms tells who is stopped, and who is behind. Who leaves says so, and how far it came: the
+/// others can still finish what it has finished. Who gives up on a rank tells everybody on which, so that all name the
+/// same one, not each other. Runs on the endpoint's loop.
 class Watch {
  public:
   struct Peer {
@@ -19,29 +20,37 @@ class Watch {
     net::ProvenStream stream;
   };
 
-  Watch(net::Loop& loop, std::vector<Peer> peers);
+  Watch(Rank self, std::vector<Peer> peers);
 
-  /// Closes the connections. The loop must be running.
+  /// Says that this rank leaves and closes the connections; waits a moment for that. The loop must be running.
   ~Watch();
 
-  /// Tells the others that this rank has begun so many collectives.
-  void set_operations(std::uint64_t operations);
+  /// Tells the others that this rank has begun, or finished, so many collectives.
+  void set_begun(std::uint64_t collectives);
+  void set_finished(std::uint64_t collectives);
 
-  /// Whether somebody is gone, or `abort` was called. One load.
+  /// Whether somebody is gone without a word, or gave up, or `abort` was called. One load.
   bool broken() const;
 
-  /// Throws PeerLost that says who is gone; `doing` is what could not be finished.
+  /// The same for collective number `collective`, which also fails if somebody left before it was finished. One load.
+  bool broken(std::uint64_t collective) const;
+
+  /// Whether this rank has left.
+  bool left(Rank rank) const;
+
+  /// Throws PeerLost that says who is gone, or Timeout if somebody gave up on a silent rank; `doing` is what could not
+  /// be finished.
   [[noreturn]] void throw_broken(const std::string& doing) const;
 
-  /// Breaks the group from this side.
+  /// Breaks the group from this side: to the others it is as if this rank left.
   void abort(const std::string& reason);
 
-  /// Waits a moment for the news of a death to arrive; true if the group is broken.
+  /// A connection ended: waits a moment for the news of who is gone; true if it arrives.
   bool wait_broken(std::chrono::milliseconds moment) const;
 
-  /// Who holds everybody up at collective number `operations`, for the message of a Timeout: ranks that were not heard
-  /// of for a while, else ranks that have not come to this collective.
-  std::string suspects(std::uint64_t operations) const;
+  /// The time for collective number `collective` (0 = a message) is up. Returns who holds everybody up: ranks that were
+  /// not heard of for a while, else ranks that have not come to this collective. Tells the others.
+  std::string give_up(std::uint64_t collective);
 
  private:
   struct State;

@@ -39,4 +39,7 @@ enum class Transport {
 Transport parse_transport(const std::string& text);
 std::string to_string(Transport transport);
 
+/// What `text` says in bits per second: "100mbit", "1.5gbit", "64kbit", or a number. Throws InvalidArgument.
+std::uint64_t parse_bit_rate(const std::string& text);
+
 }  // namespace trireme::net

@@ -2,8 +2,6 @@
 
 #include <sys/socket.h>
 
-#include <charconv>
-#include <map>
 #include <thread>
 
 #include "trireme/base/error.h"
@@ -120,19 +118,6 @@ ProvenStream dial_once(Loop& loop, const Address& address, const DialOptions& op
 }
 
 }  // namespace
-
-std::uint64_t parse_bit_rate(const std::string& text) {
-  double number = 0;
-  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const std::string unit(end, text.data() + text.size());
-  const std::map<std::string, double> units = {{"", 1}, {"bit", 1}, {"kbit", 1e3}, {"mbit", 1e6}, {"gbit", 1e9}};
-  const auto found = units.find(unit);
-  const double rate = found == units.end() ? 0 : number * found->second;
-  if (problem != std::errc() || found == units.end() || !(rate >= 8) || rate > 1e15) {
-    fail<InvalidArgument>("'{}' is not a speed: write it like 100mbit, 1.5gbit or 64kbit", text);
-  }
-  return static_cast<std::uint64_t>(rate);
-}
 
 void throttle(int socket, std::uint64_t bits_per_second) {
   if (bits_per_second == 0) return;

@@ -30,9 +30,6 @@ struct DialOptions {
   std::uint64_t bits_per_second = 0;  ///< experiments: a slow link, and no Unix socket; 0 = as fast as it goes
 };
 
-/// What `text` says in bits per second: "100mbit", "1.5gbit", "64kbit", or a number. Throws InvalidArgument.
-std::uint64_t parse_bit_rate(const std::string& text);
-
 /// Holds what a TCP socket sends down to this speed; 0 = as fast as it goes. Throws IoError.
 void throttle(int socket, std::uint64_t bits_per_second);
 

@@ -2,67 +2,27 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
-#include "trireme/base/error.h"
+#include <fmt/format.h>
+
 #include "trireme/base/file.h"
 #include "trireme/base/hash.h"
-#include "trireme/checkpoint/safetensors.h"
+#include "trireme/train/save_model.h"
 
 namespace trireme {
 namespace {
-
-struct NamedBytes {
-  std::string name;
-  torch::Tensor tensor;  // contiguous, on the CPU
-  Bytes bytes() const { return {static_cast<const std::byte*>(tensor.data_ptr()), tensor.nbytes()}; }
-};
-
-std::vector<NamedBytes> host_tensors(const torch::nn::Module& module, bool with_buffers) {
-  std::vector<NamedBytes> all;
-  for (const auto& item : module.named_parameters()) {
-    all.push_back({item.key(), item.value().detach().to(torch::kCPU).contiguous()});
-  }
-  for (const auto& item : module.named_buffers()) {
-    if (with_buffers) all.push_back({item.key(), item.value().detach().to(torch::kCPU).contiguous()});
-  }
-  std::sort(all.begin(), all.end(), [](const NamedBytes& a, const NamedBytes& b) { return a.name < b.name; });
-  return all;
-}
-
-DType dtype_of(const NamedBytes& item) {
-  switch (item.tensor.scalar_type()) {
-    case torch::kFloat32:
-      return DType::kF32;
-    case torch::kFloat64:
-      return DType::kF64;
-    case torch::kFloat16:
-      return DType::kF16;
-    case torch::kBFloat16:
-      return DType::kBF16;
-    case torch::kInt8:
-      return DType::kI8;
-    case torch::kUInt8:
-      return DType::kU8;
-    case torch::kInt16:
-      return DType::kI16;
-    case torch::kInt32:
-      return DType::kI32;
-    case torch::kInt64:
-      return DType::kI64;
-    case torch::kBool:
-      return DType::kBool;
-    default:
-      fail<InvalidArgument>("'{}' has a type that safetensors files do not know", item.name);
-  }
-}
 
 class MetricsWriter final : public Callback {
  public:
   explicit MetricsWriter(const std::filesystem::path& path) : file_(path) {}
 
+  void on_start(const Model& /*model*/, const cluster::Plan& plan) override { strategy_ = plan.strategy; }
+
   void on_row(const cluster::MetricsRow& row, TrainControl& /*control*/) override {
     nlohmann::json line(row);
     line["kind"] = "train";
+    line["strategy"] = strategy_;
     file_.append(line);
   }
 
@@ -72,6 +32,7 @@ class MetricsWriter final : public Callback {
 
  private:
   observe::MetricsFile file_;
+  std::string strategy_;
 };
 
 class TensorBoardWriter final : public Callback {
@@ -101,16 +62,7 @@ class FinalSave final : public Callback {
       : model_(std::move(model)), result_(std::move(result)) {}
 
   void on_end(const Model& model, const TrainResult& result) override {
-    const auto parameters = host_tensors(*model.module, /*with_buffers=*/true);
-    std::vector<checkpoint::TensorView> views;
-    for (const NamedBytes& parameter : parameters) {
-      views.push_back({.name = parameter.name,
-                       .dtype = dtype_of(parameter),
-                       .shape = parameter.tensor.sizes().vec(),
-                       .data = parameter.bytes()});
-    }
-    checkpoint::write_safetensors(model_, views,
-                                  {{"steps", std::to_string(result.steps)}, {"sha256", result.parameters_sha256}});
+    save_model(model_, *model.module, {{"steps", std::to_string(result.steps)}, {"sha256", result.parameters_sha256}});
     write_file_atomically(result_, as_bytes(result.json().dump(2) + "\n"));
   }
 
@@ -123,7 +75,10 @@ class ProgressShow final : public Callback {
  public:
   explicit ProgressShow(observe::ProgressOptions options) : line_(std::move(options)) {}
 
-  void on_start(const Model& /*model*/, const cluster::Plan& plan) override { plan_ = plan; }
+  void on_start(const Model& /*model*/, const cluster::Plan& plan) override {
+    plan_ = plan;
+    line_.print_above(fmt::format("{} steps of {} samples, strategy {}", plan.steps, plan.batch, plan.strategy));
+  }
 
   void on_row(const cluster::MetricsRow& row, TrainControl& /*control*/) override {
     const double left = static_cast<double>(plan_.steps - std::min(plan_.steps, row.step));
@@ -206,10 +161,16 @@ nlohmann::json TrainResult::json() const {
                         {"samples", samples},
                         {"samples_per_s", samples_per_s},
                         {"seconds", seconds},
-                        {"parameters_sha256", parameters_sha256}};
+                        {"parameters_sha256", parameters_sha256},
+                        {"strategy", strategy}};
   result["test_accuracy"] = test ? nlohmann::json(test->accuracy) : nlohmann::json();
   result["test_loss"] = test ? nlohmann::json(test->loss) : nlohmann::json();
   if (!stopped_because.empty()) result["stopped_because"] = stopped_because;
+  if (communication) {
+    result["wire_bytes"] = communication->wire_bytes;
+    result["plain_bytes"] = communication->plain_bytes;
+    result["encode_seconds"] = communication->encode_seconds;
+  }
   return result;
 }
 
@@ -236,8 +197,13 @@ std::shared_ptr<Callback> limit_time(std::chrono::milliseconds limit) { return s
 std::shared_ptr<Callback> stop_at_accuracy(double accuracy) { return std::make_shared<TargetAccuracy>(accuracy); }
 
 std::string hash_parameters(const torch::nn::Module& module) {
+  std::map<std::string, torch::Tensor> by_name;
+  for (const auto& item : module.named_parameters()) by_name[item.key()] = item.value();
   Sha256 hash;
-  for (const NamedBytes& parameter : host_tensors(module, /*with_buffers=*/false)) hash.add(parameter.bytes());
+  for (const auto& [name, parameter] : by_name) {
+    const torch::Tensor host = parameter.detach().to(torch::kCPU).contiguous();
+    hash.add(Bytes(static_cast<const std::byte*>(host.data_ptr()), host.nbytes()));
+  }
   return hash.hex();
 }
 

@@ -13,6 +13,7 @@
 #include "trireme/observe/metrics_file.h"
 #include "trireme/observe/progress.h"
 #include "trireme/observe/tensorboard.h"
+#include "trireme/train/strategy.h"
 
 namespace trireme {
 
@@ -29,8 +30,10 @@ struct TrainResult {
   std::uint64_t samples = 0;
   double seconds = 0;
   double samples_per_s = 0;
-  std::string parameters_sha256;  ///< of all parameters in the order of their names
-  std::string stopped_because;    ///< empty = it ran to its end
+  std::string parameters_sha256;               ///< of all parameters in the order of their names
+  std::string stopped_because;                 ///< empty = it ran to its end
+  std::string strategy;                        ///< "allreduce", "ps:bsp"
+  std::optional<Communication> communication;  ///< of the chief; nothing = not counted
 
   nlohmann::json json() const;
 };

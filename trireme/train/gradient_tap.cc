@@ -1,6 +1,8 @@
 #include "trireme/train/gradient_tap.h"
 
-#include "trireme/base/error.h"
+#include <utility>
+
+#include "trireme/train/gradient_hook.h"
 
 namespace trireme {
 
@@ -18,54 +20,43 @@ struct GradientTap::Shared {
   }
 };
 
-namespace {
-
-class Hook final : public torch::autograd::FunctionPostHook {
- public:
-  explicit Hook(std::function<void()> run) : run_(std::move(run)) {}
-
-  torch::autograd::variable_list operator()(const torch::autograd::variable_list& outputs,
-                                            const torch::autograd::variable_list& /*inputs*/) override {
-    run_();
-    return outputs;
-  }
-
- private:
-  std::function<void()> run_;
-};
-
-}  // namespace
-
 GradientTap::GradientTap(std::vector<torch::Tensor> parameters)
     : parameters_(std::move(parameters)), shared_(std::make_shared<Shared>()) {
   shared_->parameters = parameters_;
   shared_->seen.resize(parameters_.size());
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    auto accumulator = torch::autograd::impl::grad_accumulator(parameters_[i]);
-    TRIREME_CHECK(accumulator != nullptr, "parameter {} is not a leaf", i);
-    accumulator->add_post_hook(std::make_unique<Hook>([shared = std::weak_ptr(shared_), i] {
+    accumulators_.push_back(after_accumulation(parameters_[i], [shared = std::weak_ptr(shared_), i] {
       if (const auto alive = shared.lock()) alive->take(i);
     }));
-    accumulators_.push_back(std::move(accumulator));
   }
 }
 
 GradientTap::~GradientTap() = default;
 
-void GradientTap::backward(const torch::Tensor& loss, const OnGradient& on_gradient) {
+void GradientTap::start_anew() {
   for (torch::Tensor& parameter : parameters_) parameter.mutable_grad().reset();
+}
+
+void GradientTap::accumulate(const torch::Tensor& loss) {
+  if (!std::exchange(accumulating_, false)) start_anew();
+  loss.backward();
+  accumulating_ = true;  // not if that threw
+}
+
+void GradientTap::backward(const torch::Tensor& loss, const OnGradient& on_gradient) {
+  if (!std::exchange(accumulating_, false)) start_anew();
   std::fill(shared_->seen.begin(), shared_->seen.end(), false);
   shared_->on_gradient = &on_gradient;
   try {
     loss.backward();
+    for (std::size_t i = parameters_.size(); i-- > 0;) {
+      if (!shared_->seen[i]) shared_->take(i);
+    }
   } catch (...) {
     shared_->on_gradient = nullptr;
     throw;
   }
   shared_->on_gradient = nullptr;
-  for (std::size_t i = parameters_.size(); i-- > 0;) {
-    if (!shared_->seen[i]) on_gradient(i, torch::Tensor());
-  }
 }
 
 }  // namespace trireme

@@ -23,15 +23,22 @@ class GradientTap {
   GradientTap& operator=(const GradientTap&) = delete;
 
   /// Runs backward from `loss`; calls `on_gradient` once for every parameter: as they become ready, then, with an
-  /// undefined tensor, for those that took no part. What it throws comes out of here.
+  /// undefined tensor (or what was accumulated), for those that took no part. What it throws comes out of here.
   void backward(const torch::Tensor& loss, const OnGradient& on_gradient);
+
+  /// Runs backward from `loss` and keeps the gradients: the next `backward` adds its own to them before it hands out
+  /// the sums.
+  void accumulate(const torch::Tensor& loss);
 
  private:
   struct Shared;
 
+  void start_anew();
+
   std::vector<torch::Tensor> parameters_;
   std::shared_ptr<Shared> shared_;  // with the hooks, which torch may keep longer than we live
   std::vector<std::shared_ptr<torch::autograd::Node>> accumulators_;
+  bool accumulating_ = false;  // the parameters hold gradients of ours
 };
 
 }  // namespace trireme

@@ -45,11 +45,18 @@ struct Job::LocalCluster {
 
 namespace {
 
+constexpr auto kConnectTime = 120s;  // workers may come late: some read their data first
+constexpr auto kStepTime = 600s;     // other workers may be slow, or evaluating; the master notices who hangs
+
 /// The chief writes the files; a worker that was not told where has no folder.
 std::optional<observe::RunFolder> open_folder(const cluster::JobEnvironment& place) {
   if (place.run_folder.empty() && place.rank != 0) return std::nullopt;
   if (place.run_folder.empty()) return observe::RunFolder::create({});
   return observe::RunFolder::open(place.run_folder);
+}
+
+collective::EndpointOptions endpoint_options(const cluster::JobEnvironment& place) {
+  return {.host = place.listen.host, .secret = place.secret, .allow_plain = place.transport == net::Transport::kTcp};
 }
 
 }  // namespace
@@ -67,13 +74,14 @@ std::unique_ptr<Job> Job::join(std::optional<cluster::JobEnvironment> place) {
 }
 
 Job::Job(cluster::JobEnvironment place, bool alone)
-    : place_(std::move(place)), alone_(alone), folder_(open_folder(place_)) {
+    : place_(std::move(place)), alone_(alone), folder_(open_folder(place_)), endpoint_(endpoint_options(place_)) {
   if (alone_ || place_.hosts_master) start_master();
   membership_ = std::make_unique<cluster::Membership>(
       loop_,
       cluster::MembershipOptions{.role = cluster::Role::kWorker,
                                  .rank = place_.rank,
                                  .master = place_.master,
+                                 .own_address = endpoint_.address(),
                                  .secret = place_.secret,
                                  .transport = place_.transport},
       cluster::Membership::Events{.on_abort = [this](const std::string& reason) { abort(reason); },
@@ -106,6 +114,25 @@ void Job::start_master() {
   if (alone_) local_->start_server(place_);
 }
 
+collective::Communicator& Job::ranks() {
+  if (ranks_) return *ranks_;
+  const cluster::ViewInfo& members = view();
+  auto ranks = std::make_unique<collective::Communicator>(
+      endpoint_, collective::CommunicatorOptions{.rank = rank(),
+                                                 .view = members.view,
+                                                 .members = members.worker_addresses,
+                                                 .transport = place_.transport,
+                                                 .connect_within = kConnectTime,
+                                                 .deadline = kStepTime,
+                                                 .bits_per_second = place_.bits_per_second,
+                                                 .latency = place_.latency,
+                                                 .trace_algorithms = place_.trace_algorithms});
+  const std::lock_guard lock(mutex_);
+  ranks_ = std::move(ranks);
+  if (!failure_.empty()) ranks_->abort(failure_);
+  return *ranks_;
+}
+
 std::vector<cluster::MetricsRow> Job::take_rows() {
   const std::lock_guard lock(mutex_);
   return std::exchange(rows_, {});
@@ -122,12 +149,20 @@ std::string Job::failure() const {
   return failure_;
 }
 
+std::string Job::wait_for_failure(Deadline deadline) const {
+  std::unique_lock lock(mutex_);
+  failed_.wait_until(lock, deadline.at(), [&] { return !failure_.empty(); });
+  return failure_;
+}
+
 void Job::abort(const std::string& reason) {
   const std::lock_guard lock(mutex_);
   if (!failure_.empty()) return;
   failure_ = reason;
   log_error("the job has failed", {{"reason", reason}});
+  if (ranks_) ranks_->abort(reason);
   if (interrupt_) interrupt_(reason);
+  failed_.notify_all();
 }
 
 }  // namespace trireme

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <condition_variable>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -8,6 +9,7 @@
 
 #include "trireme/cluster/environment.h"
 #include "trireme/cluster/membership.h"
+#include "trireme/collective/communicator.h"
 #include "trireme/net/loop.h"
 #include "trireme/observe/run_folder.h"
 
@@ -38,6 +40,11 @@ class Job {
   cluster::Membership& membership() { return *membership_; }
   net::Loop& loop() { return loop_; }
 
+  /// All workers of the job as equals. The first call connects to them and blocks until all have made it; it throws
+  /// Timeout naming who is missing, PeerLost. The failure of the job makes what they do together fail with its reason.
+  /// Called by one thread.
+  collective::Communicator& ranks();
+
   /// Where this run leaves its files. On the chief, who writes them; elsewhere perhaps nothing.
   const std::optional<observe::RunFolder>& folder() const { return folder_; }
 
@@ -53,6 +60,9 @@ class Job {
   /// Why the job failed; empty if it did not.
   std::string failure() const;
 
+  /// The same, but waits for a failure until `deadline`: who lost a peer asks the master's word before its own guess.
+  std::string wait_for_failure(Deadline deadline) const;
+
  private:
   struct LocalCluster;
 
@@ -64,12 +74,15 @@ class Job {
   bool alone_;
   std::optional<observe::RunFolder> folder_;
   net::Loop loop_{"worker-net", 1};
+  collective::Endpoint endpoint_;
   std::unique_ptr<LocalCluster> local_;
   std::atomic<bool> stop_{false};
   mutable std::mutex mutex_;
+  mutable std::condition_variable failed_;
   std::vector<cluster::MetricsRow> rows_;                     // guarded by mutex_
   std::string failure_;                                       // guarded by mutex_
   std::function<void(const std::string& reason)> interrupt_;  // guarded by mutex_
+  std::unique_ptr<collective::Communicator> ranks_;           // null until first asked for; set with mutex_
   std::unique_ptr<cluster::Membership> membership_;           // last: its thread calls into the rest
 };
 

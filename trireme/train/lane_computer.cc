@@ -1,5 +1,6 @@
 #include "trireme/train/lane_computer.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "trireme/base/error.h"
@@ -21,10 +22,13 @@ LaneComputer::LaneComputer(const Model& model, const TrainOptions& options, std:
       options_(options),
       sample_shape_(std::move(sample_shape)),
       parameters_(tensors_of(trainable_parameters(*model.module))),
-      tap_(parameters_) {}
+      tap_(parameters_),
+      buffers_(*model.module) {}
 
 StepStatistics LaneComputer::compute(const StepWork& work, Strategy& strategy) {
   StepStatistics statistics;
+  const auto buffer_sums = strategy.buffer_sums();
+  if (buffer_sums) buffers_.begin_step();
   const std::vector<LaneMove> program = lane_program(work.lanes.count);
   std::size_t last_compute = program.size();
   while (program[--last_compute].kind != LaneMove::Kind::kCompute) {
@@ -33,6 +37,7 @@ StepStatistics LaneComputer::compute(const StepWork& work, Strategy& strategy) {
     const LaneMove& move = program[i];
     if (move.kind == LaneMove::Kind::kAdd) {
       for (std::size_t p = 0; p < parameters_.size(); ++p) add(move.level, p, strategy);
+      if (buffer_sums) buffers_.add(move.level, *buffer_sums);
       continue;
     }
     const data::Item& item = work.items[move.lane];
@@ -47,34 +52,53 @@ StepStatistics LaneComputer::compute(const StepWork& work, Strategy& strategy) {
       store(move.level, p, gradient, strategy);
       if (leave_early) complete(p);
     };
+    if (buffer_sums) buffers_.begin_lane();
     if (item.batch.size() == 0) {  // the last batch of an epoch can have fewer samples than lanes
       for (std::size_t p = parameters_.size(); p-- > 0;) on_gradient(p, torch::Tensor());
     } else {
-      tap_.backward(forward(item, statistics), on_gradient);
+      compute_lane(item, statistics, on_gradient);
     }
+    if (buffer_sums) buffers_.end_lane(move.level, *buffer_sums);
     if (options_.clip_norm > 0) clip(move.level, static_cast<double>(item.batch.size()), strategy);
     if (last && !leave_early) {
       for (std::size_t p = parameters_.size(); p-- > 0;) complete(p);
     }
   }
+  if (buffer_sums) {
+    for (std::size_t rest = last_compute + 1; rest < program.size(); ++rest) {
+      buffers_.add(program[rest].level, *buffer_sums);
+    }
+    buffers_.end_step();
+  }
   return statistics;
 }
 
-LaneComputer::Batch LaneComputer::to_tensors(const data::Item& item) const {
-  const auto count = static_cast<std::int64_t>(item.batch.size());
+void LaneComputer::compute_lane(const data::Item& item, StepStatistics& statistics,
+                                const GradientTap::OnGradient& on_gradient) {
+  // Random numbers belong to (seed, step, lane), not to the worker that happens to compute them.
+  torch::manual_seed(mix_seed(options_.seed, item.work.step, item.work.lane));
+  const std::uint64_t samples = item.batch.size();
+  const auto parts = static_cast<Lane>(std::min<std::uint64_t>(options_.accumulate, samples));
+  for (Lane part = 0; part + 1 < parts; ++part) {
+    tap_.accumulate(forward(item, lane_samples(samples, parts, part), statistics));
+  }
+  tap_.backward(forward(item, lane_samples(samples, parts, parts - 1), statistics), on_gradient);
+}
+
+LaneComputer::Batch LaneComputer::to_tensors(const data::Item& item, SampleRange part) const {
+  const auto count = static_cast<std::int64_t>(part.count);
   std::vector<std::int64_t> shape{count};
   shape.insert(shape.end(), sample_shape_.begin(), sample_shape_.end());
+  const std::size_t sample_floats = item.batch.features.size() / item.batch.size();
   // The batch outlives the step, so the CPU reads it in place.
-  auto* features = const_cast<float*>(item.batch.features.data());
-  auto* labels = const_cast<std::int64_t*>(item.batch.labels.data());
+  auto* features = const_cast<float*>(item.batch.features.data() + part.first * sample_floats);
+  auto* labels = const_cast<std::int64_t*>(item.batch.labels.data() + part.first);
   return {torch::from_blob(features, shape).to(options_.device),
           torch::from_blob(labels, {count}, torch::kInt64).to(options_.device)};
 }
 
-torch::Tensor LaneComputer::forward(const data::Item& item, StepStatistics& statistics) {
-  // Random numbers belong to (seed, step, lane), not to the worker that happens to compute them.
-  torch::manual_seed(mix_seed(options_.seed, item.work.step, item.work.lane));
-  const Batch batch = to_tensors(item);
+torch::Tensor LaneComputer::forward(const data::Item& item, SampleRange part, StepStatistics& statistics) {
+  const Batch batch = to_tensors(item, part);
   const torch::Tensor output = model_.forward(batch.features);
   const torch::Tensor loss = options_.loss(output, batch.labels);
   const double value = loss.item<double>();
@@ -82,9 +106,9 @@ torch::Tensor LaneComputer::forward(const data::Item& item, StepStatistics& stat
     fail<InvalidArgument>("the loss is {} at step {}, lane {}: the learning rate ({}) may be too high, or the data bad",
                           value, item.work.step, item.work.lane, options_.lr);
   }
-  const auto samples = static_cast<double>(item.batch.size());
+  const auto samples = static_cast<double>(part.count);
   statistics.loss_sum += value * samples;
-  statistics.samples += item.batch.size();
+  statistics.samples += part.count;
   if (options_.metric) {
     torch::NoGradGuard no_grad;
     statistics.correct += options_.metric(output, batch.labels);

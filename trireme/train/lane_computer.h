@@ -3,6 +3,7 @@
 #include <optional>
 #include <vector>
 
+#include "trireme/train/buffers.h"
 #include "trireme/train/gradient_tap.h"
 #include "trireme/train/lane_program.h"
 #include "trireme/train/options.h"
@@ -19,7 +20,7 @@ struct StepStatistics {
 };
 
 /// Computes the gradients of a worker's lanes, one lane after the other, sums them along the lanes' tree and gives them
-/// to the strategy while the last backward still runs.
+/// to the strategy while the last backward still runs. The model's buffers go the same way if the strategy wants them.
 class LaneComputer {
  public:
   LaneComputer(const Model& model, const TrainOptions& options, std::vector<std::int64_t> sample_shape);
@@ -33,8 +34,9 @@ class LaneComputer {
     torch::Tensor labels;    // samples
   };
 
-  Batch to_tensors(const data::Item& item) const;
-  torch::Tensor forward(const data::Item& item, StepStatistics& statistics);
+  void compute_lane(const data::Item& item, StepStatistics& statistics, const GradientTap::OnGradient& on_gradient);
+  Batch to_tensors(const data::Item& item, SampleRange part) const;
+  torch::Tensor forward(const data::Item& item, SampleRange part, StepStatistics& statistics);
   torch::Tensor buffer(std::size_t level, std::size_t parameter, Strategy& strategy);
   void store(std::size_t level, std::size_t parameter, const torch::Tensor& gradient, Strategy& strategy);
   void add(std::size_t level, std::size_t parameter, Strategy& strategy);
@@ -45,6 +47,7 @@ class LaneComputer {
   std::vector<std::int64_t> sample_shape_;
   std::vector<torch::Tensor> parameters_;
   GradientTap tap_;
+  LaneBuffers buffers_;
   std::vector<std::vector<torch::Tensor>> scratch_;  // level - 1, parameter: sums of right subtrees
 };
 

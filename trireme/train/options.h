@@ -7,6 +7,8 @@
 
 #include <torch/torch.h>
 
+#include "trireme/cluster/strategy_choice.h"
+#include "trireme/codec/spec.h"
 #include "trireme/ps/consistency.h"
 #include "trireme/ps/update_config.h"
 
@@ -27,7 +29,8 @@ struct TrainOptions {
   std::uint64_t batch = 64;  ///< samples per step, over all workers
   std::uint64_t epochs = 1;  ///< how long; `steps` overrides it
   Step steps = 0;
-  Lane lanes = 0;  ///< slices of the batch; 0 = one per worker. The result depends on it, not on workers
+  Lane lanes = 0;                ///< slices of the batch; 0 = one per worker. The result depends on it, not on workers
+  std::uint32_t accumulate = 1;  ///< each lane is computed in so many parts: only one of them has to fit in memory
   std::uint64_t seed = 1;
 
   ps::UpdateConfig optimizer{.rule = ps::Rule::kAdam};
@@ -36,7 +39,12 @@ struct TrainOptions {
   Step warmup = 0;
   double clip_norm = 0;  ///< each lane's mean gradient is scaled down to this norm; 0 = off
 
-  ps::Consistency consistency;
+  cluster::StrategyChoice strategy;  ///< how gradients become an update, and where parameters live
+  ps::Consistency consistency;       ///< of strategy ps
+  cluster::BufferPolicy buffers =
+      cluster::BufferPolicy::kAverage;  ///< batch-norm statistics; ps keeps each worker's own
+
+  codec::Spec codec;  ///< how gradients travel; not for local-sgd, which exchanges parameters
 
   Loss loss = cross_entropy();
   Metric metric = correct_predictions();
@@ -47,6 +55,8 @@ struct TrainOptions {
   Step log_every = 10;  ///< steps per row of metrics
   bool evaluate_each_epoch = true;  ///< else only at the end
   double slowdown = 1;              ///< experiments: this worker takes so many times as long for its gradients
+
+  bool timeline = false;  ///< each worker writes what it did when into the run folder
 
   std::vector<std::shared_ptr<Callback>> callbacks;  ///< besides the usual files; run on the chief
 };

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "trireme/ps/client.h"
+#include "trireme/train/buckets.h"
 #include "trireme/train/job.h"
 #include "trireme/train/strategy.h"
 
@@ -13,6 +14,7 @@ struct ParameterServerOptions {
   ps::UpdateConfig update;
   ps::Consistency consistency;
   Lane lanes = 1;
+  codec::Spec codec = {};               ///< how gradients travel
   std::size_t bucket_bytes = 4u << 20;  ///< gradients are sent when this much of them is ready
 };
 
@@ -33,19 +35,17 @@ class ParameterServer final : public Strategy {
   void refresh() override;
   void leave() override;
   void interrupt(const std::string& reason) override;
+  std::optional<Communication> communication() const override;
 
  private:
-  void plan_buckets();
   void copy_to_device();
   torch::Tensor host_view(std::size_t i);
 
   ParameterServerOptions options_;
   bool chief_;
   ps::Client client_;
-  std::vector<torch::Tensor> parameters_;            // the module's
-  std::vector<std::uint32_t> bucket_of_;             // by parameter
-  std::vector<std::vector<std::uint32_t>> buckets_;  // parameters (tables), in backward order
-  std::vector<std::size_t> missing_;                 // by bucket: gradients not there yet in this step
+  std::vector<torch::Tensor> parameters_;  // the module's
+  Buckets buckets_;                        // of parameters (tables)
   StepInfo info_;
 };
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+#include <span>
 #include <string>
 
 #include "trireme/base/lanes.h"
@@ -23,6 +25,13 @@ struct Commit {
   bool stop = false;    ///< end now; in synchronous modes all workers are told after the same step
 };
 
+/// What a strategy has moved on behalf of one worker.
+struct Communication {
+  std::uint64_t wire_bytes = 0;   ///< sent over the network, or read from other processes' memory
+  std::uint64_t plain_bytes = 0;  ///< about what it would have been with all gradients, as floats, in each step
+  double encode_seconds = 0;      ///< spent to make gradients smaller
+};
+
 /// How gradients become one update of the parameters: parameter servers, all-reduce, …
 ///
 /// A step: `begin`, then for each parameter, in the order in which backward produces them, its gradient is written to
@@ -42,17 +51,27 @@ class Strategy {
 
   virtual void add(std::size_t i) = 0;
 
+  /// Where the model's float32 buffers (batch-norm statistics), summed over this worker's lanes, go before `finish`,
+  /// which makes the mean over all lanes the new buffers: host memory, flat, in the order of ModelBuffers. Nothing:
+  /// they go from lane to lane as they are.
+  virtual std::optional<std::span<float>> buffer_sums() { return std::nullopt; }
+
   /// Waits until the update is made; the parameters are then new. Throws PeerLost, Timeout.
   virtual Commit finish() = 0;
 
-  /// Brings the parameters up to date without contributing: before an evaluation.
+  /// Brings the parameters up to date without contributing: before an evaluation. By the chief alone, also after
+  /// `leave`.
   virtual void refresh() = 0;
 
-  /// This worker contributes no more.
+  /// This worker contributes no more. All workers call it after the same step in synchronous modes, so it may be
+  /// collective.
   virtual void leave() = 0;
 
   /// Makes a wait in progress fail; from any thread.
   virtual void interrupt(const std::string& reason) = 0;
+
+  /// What this worker has moved so far; nothing = not counted.
+  virtual std::optional<Communication> communication() const { return std::nullopt; }
 };
 
 }  // namespace trireme

@@ -5,8 +5,9 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/log.h"
+#include "trireme/observe/timeline.h"
 #include "trireme/train/lane_computer.h"
-#include "trireme/train/parameter_server.h"
+#include "trireme/train/make_strategy.h"
 #include "trireme/train/schedule.h"
 
 namespace trireme {
@@ -27,6 +28,14 @@ class FailureWatch {
   Job& job_;
 };
 
+/// Whoever fails tells the others at once, so that they do not wait for a deadline. But who only lost a peer lets the
+/// master speak first: it knows who died.
+void tell_failure(Job& job, const std::exception& problem) {
+  const bool lost_peer = dynamic_cast<const PeerLost*>(&problem) != nullptr;
+  const std::string known = lost_peer ? job.wait_for_failure(Deadline::in(1s)) : job.failure();
+  if (known.empty()) job.membership().leave(problem.what());
+}
+
 }  // namespace
 
 /// One call of fit: everything that lives as long as it.
@@ -44,14 +53,14 @@ class Trainer::Run final : public TrainControl {
               .batch = options_.batch,
               .lanes = options_.lanes,
               .leased = !options_.consistency.synchronous(),
-              .log_every = options_.log_every},
+              .log_every = options_.log_every,
+              .strategy = cluster::describe(options_.strategy, ps::to_string(options_.consistency))},
         lr_(make_schedule({.shape = options_.schedule,
                            .warmup = options_.warmup,
                            .steps = plan_.steps,
                            .steps_per_epoch = plan_.steps_per_epoch})),
-        strategy_(std::make_unique<ParameterServer>(
-            job_, ParameterServerOptions{
-                      .update = options_.optimizer, .consistency = options_.consistency, .lanes = options_.lanes})) {
+        strategy_(make_strategy(job_, options_)) {
+    if (options_.timeline) start_timeline();
     strategy_->attach(model_);
     computer_.emplace(model_, options_, train->sample_shape());
     job_.membership().set_plan(plan_);
@@ -92,7 +101,12 @@ class Trainer::Run final : public TrainControl {
     const auto begin = Deadline::Clock::now();
     const StepStatistics statistics = computer_->compute(work, *strategy_);
     slow_down(Deadline::Clock::now() - begin);
+    const auto computed = Deadline::Clock::now();
     const Commit commit = strategy_->finish();
+    if (timeline_) {
+      timeline_->add({"compute", "forward and backward", begin, computed});
+      timeline_->add({"compute", "wait and update", computed, Deadline::Clock::now()});
+    }
     stream_->finish(std::move(work));
 
     clock_ = plan_.leased ? clock_ + 1 : std::max(step + 1, commit.version);
@@ -106,6 +120,19 @@ class Trainer::Run final : public TrainControl {
     deliver_rows();
     notice_epoch(plan_.leased ? step : step + 1);
     return !commit.stop;
+  }
+
+  void start_timeline() {
+    timeline_ = std::make_shared<observe::Timeline>(job_.rank(), fmt::format("worker {}", job_.rank()));
+    if (options_.strategy.uses_servers()) return;  // what travels there is not ours to see
+    job_.ranks().set_observer([timeline = timeline_](const collective::Operation& operation, auto began, auto ended) {
+      timeline->add({"network", operation.label.empty() ? describe(operation) : operation.label, began, ended});
+    });
+  }
+
+  void write_timeline() const {
+    if (!timeline_ || !job_.folder()) return;
+    timeline_->write(job_.folder()->path() / fmt::format("timeline-{}.json", job_.rank()));
   }
 
   /// For experiments with stragglers: makes the step take `slowdown` times as long.
@@ -138,9 +165,12 @@ class Trainer::Run final : public TrainControl {
     TrainResult result{.steps = clock_,
                        .samples = samples_,
                        .seconds = seconds(Deadline::Clock::now() - started_),
-                       .stopped_because = stopped_because_};
+                       .stopped_because = stopped_because_,
+                       .strategy = plan_.strategy};
     result.samples_per_s = static_cast<double>(samples_) / result.seconds;
     strategy_->leave();
+    result.communication = strategy_->communication();
+    write_timeline();
     if (!job_.chief()) {
       job_.membership().leave();
       return result;
@@ -188,6 +218,7 @@ class Trainer::Run final : public TrainControl {
   std::shared_ptr<const data::Sampler> sampler_;
   const cluster::Plan plan_;
   Schedule lr_;
+  std::shared_ptr<observe::Timeline> timeline_;  // also the communicator's, which lives longer
   std::unique_ptr<Strategy> strategy_;
   FailureWatch failure_watch_{job_, *strategy_};
   std::optional<LaneComputer> computer_;
@@ -211,8 +242,14 @@ Trainer::Trainer(Job& job, Model model, TrainOptions options)
   }
   if (!(options_.lr > 0))
     fail<InvalidArgument>("a learning rate of {} does not learn: it must be above 0", options_.lr);
+  if (options_.accumulate == 0) fail<InvalidArgument>("accumulate is 0: a lane has at least one part");
   ps::validate(options_.optimizer);
   ps::validate(options_.consistency, job.workers());
+  if (options_.strategy.kind != cluster::StrategyChoice::Kind::kParameterServer &&
+      options_.consistency != ps::Consistency{}) {
+    fail<InvalidArgument>("consistency {} is a matter of strategy ps: {} has its own",
+                          ps::to_string(options_.consistency), cluster::to_string(options_.strategy));
+  }
   const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   torch::set_num_threads(options_.threads > 0 ? options_.threads
                                               : std::max(1, (cores - 1) / static_cast<int>(options_.lanes)));
@@ -220,11 +257,12 @@ Trainer::Trainer(Job& job, Model model, TrainOptions options)
 }
 
 TrainResult Trainer::fit(std::shared_ptr<const data::Dataset> train, std::shared_ptr<const data::Dataset> test) {
+  std::optional<Run> run;  // lives until the master knows why: its end may be the first that the others hear
   try {
-    return Run(*this, std::move(train), std::move(test)).train();
+    run.emplace(*this, std::move(train), std::move(test));
+    return run->train();
   } catch (const std::exception& problem) {
-    // Whoever fails tells the others at once, so that they do not wait for a deadline.
-    if (job_.failure().empty()) job_.membership().leave(problem.what());
+    tell_failure(job_, problem);
     throw;
   }
 }

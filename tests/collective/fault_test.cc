@@ -1,0 +1,274 @@
+// A rank is killed, or stopped, in the middle of each collective: who hears of it, what, and when. Ranks are processes.
+#include <filesystem>
+#include <sstream>
+
+#include "trireme/base/file.h"
+#include "trireme/collective/communicator.h"
+
+#include "tests/collective/processes.h"
+#include "tests/collective/testing.h"
+
+namespace trireme::collective {
+namespace {
+
+constexpr std::uint32_t kRanks = 3;
+constexpr std::size_t kCount = 262'144;  // 1 MiB: several blocks in shared memory, more than a socket holds
+constexpr auto kDeadline = 1500ms;       // long enough to tell a silent rank
+
+const std::vector<OperationKind> kKinds = {
+    OperationKind::kBarrier,   OperationKind::kAllReduce, OperationKind::kReduceScatter, OperationKind::kAllGather,
+    OperationKind::kBroadcast, OperationKind::kReduce,    OperationKind::kGather,        OperationKind::kScatter,
+    OperationKind::kAllToAll,  OperationKind::kSend};
+
+/// Both clocks are the same: that of the machine.
+std::int64_t now_ms() {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(Deadline::Clock::now().time_since_epoch()).count();
+}
+
+/// One turn of the collective. `kSend` is a ring of messages.
+void take_turn(Communicator& ranks, OperationKind kind, std::span<float> in, std::span<float> out) {
+  const Rank rank = ranks.rank();
+  const Rank root = 1 % ranks.size();
+  const std::size_t part = kCount / ranks.size();
+  const std::size_t whole = part * ranks.size();
+  switch (kind) {
+    case OperationKind::kBarrier:
+      return ranks.run(barrier());
+    case OperationKind::kAllReduce:
+      return ranks.run(all_reduce(ConstArray(in), Array(out)));
+    case OperationKind::kReduceScatter:
+      return ranks.run(reduce_scatter(ConstArray(in.first(whole)), Array(out.first(part))));
+    case OperationKind::kAllGather:
+      return ranks.run(all_gather(ConstArray(in.first(part)), Array(out.first(whole))));
+    case OperationKind::kBroadcast:
+      return ranks.run(broadcast(Array(out), root));
+    case OperationKind::kReduce:
+      return ranks.run(reduce(ConstArray(in), Array(out), root));
+    case OperationKind::kGather:
+      return ranks.run(gather(ConstArray(in.first(part)), Array(out.first(rank == root ? whole : 0)), root));
+    case OperationKind::kScatter:
+      return ranks.run(scatter(ConstArray(in.first(rank == root ? whole : 0)), Array(out.first(part)), root));
+    case OperationKind::kAllToAll:
+      return ranks.run(all_to_all(ConstArray(in.first(whole)), Array(out.first(whole))));
+    default:
+      return ranks.run({send(ConstArray(in), (rank + 1) % ranks.size()),
+                        recv(Array(out), (rank + ranks.size() - 1) % ranks.size())});
+  }
+}
+
+std::size_t shared_segments() {
+  std::istringstream maps(read_file("/proc/self/maps"));
+  std::size_t count = 0;
+  for (std::string line; std::getline(maps, line);) count += line.find("memfd:trireme") != std::string::npos ? 1 : 0;
+  return count;
+}
+
+nlohmann::json describe_failure(Communicator& ranks, OperationKind kind, Talk& test) {
+  std::vector<float> in(kCount, 1);
+  std::vector<float> out(kCount);
+  try {
+    for (int turn = 0;; ++turn) {
+      take_turn(ranks, kind, in, out);
+      if (turn == 5) test.say("under way");
+    }
+  } catch (const PeerLost& problem) {
+    return {{"type", "PeerLost"}, {"what", problem.what()}, {"at", now_ms()}};
+  } catch (const Timeout& problem) {
+    return {{"type", "Timeout"}, {"what", problem.what()}, {"at", now_ms()}};
+  }
+}
+
+/// A rank: takes turns until it fails, tells how, then goes on in the view it is told.
+void be_a_rank(Rank rank, OperationKind kind, net::Transport transport, Talk& test) {
+  Endpoint endpoint({.secret = kSecret});
+  test.say(endpoint.address());
+  const auto members = test.hear().get<std::vector<net::Address>>();
+  Communicator ranks(endpoint, {.rank = rank, .members = members, .transport = transport, .deadline = kDeadline});
+  test.say(describe_failure(ranks, kind, test));
+
+  const auto next = test.hear();
+  ranks.reconfigure(next["rank"], 2, next["members"].get<std::vector<net::Address>>());
+  std::vector<float> data(kCount, static_cast<float>(rank));
+  ranks.run(all_reduce(std::span(data)));
+  test.say({{"sum", data.back()}, {"segments", shared_segments()}});
+  test.hear();  // until all have said so
+}
+
+/// Some ranks, one of which is to fail.
+struct Group {
+  Group(OperationKind what, Rank who, net::Transport over) : kind(what), victim(who), transport(over) {
+    for (Rank rank = 0; rank < kRanks; ++rank) {
+      processes.emplace_back([=](Talk& test) { be_a_rank(rank, what, over, test); });
+    }
+    for (Process& process : processes) addresses.push_back(process.talk().hear().get<net::Address>());
+  }
+
+  void begin() {
+    for (Process& process : processes) process.talk().say(addresses);
+  }
+  void await_start() {
+    for (Process& process : processes) EXPECT_EQ(process.talk().hear(), "under way") << name_of(kind);
+  }
+
+  Process& process(Rank rank) { return processes[rank]; }
+
+  std::vector<Rank> survivors() const {
+    std::vector<Rank> result;
+    for (Rank rank = 0; rank < kRanks; ++rank) {
+      if (rank != victim) result.push_back(rank);
+    }
+    return result;
+  }
+
+  /// The survivors go on by themselves; then all is over.
+  void expect_new_view() {
+    std::vector<net::Address> members;
+    for (const Rank rank : survivors()) members.push_back(addresses[rank]);
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      process(survivors()[i]).talk().say({{"rank", i}, {"members", members}});
+    }
+    for (const Rank rank : survivors()) {
+      const auto result = process(rank).talk().hear();
+      EXPECT_EQ(result["sum"], kRanks * (kRanks - 1) / 2 - victim) << name_of(kind);
+      // Of the view before, nothing is mapped any more.
+      EXPECT_EQ(result["segments"], transport == net::Transport::kShm ? members.size() : 0) << name_of(kind);
+    }
+    for (const Rank rank : survivors()) process(rank).talk().say("done");
+    for (const Rank rank : survivors()) EXPECT_EQ(process(rank).wait(), 0) << name_of(kind);
+  }
+
+  OperationKind kind;
+  Rank victim;
+  net::Transport transport;
+  std::vector<Process> processes;
+  std::vector<net::Address> addresses;
+  std::int64_t struck = 0;  ///< when
+};
+
+/// Calls `test` with groups that are in the middle of their collectives, so many at a time, until all kinds were there.
+void for_all_kinds(net::Transport transport, std::size_t at_a_time,
+                   const std::function<void(std::vector<Group>& groups)>& test) {
+  for (std::size_t first = 0; first < kKinds.size(); first += at_a_time) {
+    std::vector<Group> groups;
+    for (std::size_t i = first; i < std::min(first + at_a_time, kKinds.size()); ++i) {
+      groups.emplace_back(kKinds[i], static_cast<Rank>(i % kRanks), transport);
+    }
+    for (Group& group : groups) group.begin();
+    for (Group& group : groups) group.await_start();
+    test(groups);
+  }
+}
+
+bool names(const nlohmann::json& failure, Rank rank) {
+  return failure["what"].get<std::string>().find(fmt::format("rank {}", rank)) != std::string::npos;
+}
+
+struct FaultTest : ::testing::TestWithParam<Road> {};
+
+INSTANTIATE_TEST_SUITE_P(Over, FaultTest, ::testing::Values(kShm, kTcp, kTls),
+                         [](const auto& test) { return test.param.name; });
+
+TEST_P(FaultTest, KilledIsHeardOfByAllWithinASecond) {
+  for_all_kinds(GetParam().transport, 1, [](std::vector<Group>& groups) {
+    for (Group& group : groups) {
+      group.struck = now_ms();
+      group.process(group.victim).signal(SIGKILL);
+    }
+    for (Group& group : groups) {
+      for (const Rank rank : group.survivors()) {
+        const auto failure = group.process(rank).talk().hear();
+        SCOPED_TRACE(fmt::format("{}: {}", name_of(group.kind), failure.dump()));
+        EXPECT_EQ(failure["type"], "PeerLost");
+        EXPECT_TRUE(names(failure, group.victim));
+        EXPECT_LT(failure["at"].get<std::int64_t>() - group.struck, 1000);
+      }
+      EXPECT_EQ(group.process(group.victim).wait(), 128 + SIGKILL);
+    }
+    for (Group& group : groups) group.expect_new_view();
+  });
+}
+
+struct StopTest : ::testing::TestWithParam<Road> {};
+
+INSTANTIATE_TEST_SUITE_P(Over, StopTest, ::testing::Values(kShm, kTcp),
+                         [](const auto& test) { return test.param.name; });
+
+TEST_P(StopTest, StoppedIsATimeoutThatNamesIt) {
+  // Several groups wait at the same time.
+  for_all_kinds(GetParam().transport, 5, [](std::vector<Group>& groups) {
+    for (Group& group : groups) {
+      group.process(group.victim).stop();
+      group.struck = now_ms();
+    }
+    for (Group& group : groups) {
+      for (const Rank rank : group.survivors()) {
+        const auto failure = group.process(rank).talk().hear();
+        SCOPED_TRACE(fmt::format("{}: {}", name_of(group.kind), failure.dump()));
+        EXPECT_EQ(failure["type"], "Timeout");
+        EXPECT_TRUE(names(failure, group.victim));
+        const auto after = failure["at"].get<std::int64_t>() - group.struck;
+        EXPECT_LT(after, std::chrono::milliseconds(kDeadline).count() + 700);
+      }
+    }
+    for (Group& group : groups) group.expect_new_view();
+    // Who wakes up later learns that the others went on.
+    for (Group& group : groups) {
+      group.process(group.victim).signal(SIGCONT);
+      const auto failure = group.process(group.victim).talk().hear();
+      EXPECT_TRUE(failure["type"] == "PeerLost" || failure["type"] == "Timeout") << failure;
+    }
+  });
+}
+
+// A rank that gives up says why: whoever has more patience learns who is to blame, not that its neighbour left.
+TEST(Fault, WhoLeavesFirstDoesNotTakeTheBlame) {
+  std::vector<Process> processes;
+  for (Rank rank = 0; rank < kRanks; ++rank) {
+    processes.emplace_back([rank](Talk& test) {
+      Endpoint endpoint({.secret = kSecret});
+      test.say(endpoint.address());
+      const auto members = test.hear().get<std::vector<net::Address>>();
+      const auto patience = rank == 0 ? 1000ms : 20'000ms;
+      auto ranks = std::make_unique<Communicator>(
+          endpoint, CommunicatorOptions{.rank = rank, .members = members, .deadline = patience});
+      const auto failure = describe_failure(*ranks, OperationKind::kAllReduce, test);
+      ranks.reset();
+      test.say(failure);
+      test.hear();
+    });
+  }
+  std::vector<net::Address> addresses;
+  for (Process& process : processes) addresses.push_back(process.talk().hear().get<net::Address>());
+  for (Process& process : processes) process.talk().say(addresses);
+  for (Process& process : processes) EXPECT_EQ(process.talk().hear(), "under way");
+  processes[2].stop();
+  const std::int64_t struck = now_ms();
+  for (const Rank rank : {Rank{0}, Rank{1}}) {
+    const auto failure = processes[rank].talk().hear();
+    EXPECT_EQ(failure["type"], "Timeout") << failure;
+    EXPECT_TRUE(names(failure, 2)) << failure;
+    EXPECT_LT(failure["at"].get<std::int64_t>() - struck, 2500);
+  }
+}
+
+TEST(Fault, NothingIsLeftInTheFileSystem) {
+  const auto ours = [] {
+    std::vector<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) {
+      const std::string name = entry.path().filename();
+      if (name.find("trireme") != std::string::npos) names.push_back(name);
+    }
+    return names;
+  };
+  EXPECT_EQ(ours(), std::vector<std::string>());
+  Group group(OperationKind::kAllReduce, 0, net::Transport::kShm);
+  group.begin();
+  group.await_start();
+  EXPECT_EQ(ours(), std::vector<std::string>());
+  for (Process& process : group.processes) process.signal(SIGKILL);
+  for (Process& process : group.processes) EXPECT_EQ(process.wait(), 128 + SIGKILL);
+  EXPECT_EQ(ours(), std::vector<std::string>());
+}
+
+}  // namespace
+}  // namespace trireme::collective

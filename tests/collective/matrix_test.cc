@@ -1,0 +1,54 @@
+// Every collective on every number of ranks and every road, against the serial reference.
+#include <algorithm>
+
+#include "tests/collective/suite.h"
+#include "tests/collective/testing.h"
+
+namespace trireme::collective {
+namespace {
+
+struct Setting {
+  Road road;
+  std::uint32_t ranks;
+  Scope::Large large;
+};
+
+struct MatrixTest : ::testing::TestWithParam<Setting> {};
+
+constexpr auto kAll = Scope::Large::kAll;
+constexpr auto kFew = Scope::Large::kFew;  // sockets on few cores take their time
+
+INSTANTIATE_TEST_SUITE_P(Over, MatrixTest,
+                         ::testing::Values(Setting{kShm, 1, kAll}, Setting{kShm, 2, kAll}, Setting{kShm, 3, kAll},
+                                           Setting{kShm, 4, kAll}, Setting{kShm, 7, kAll}, Setting{kTcp, 2, kFew},
+                                           Setting{kTcp, 3, kFew}, Setting{kTcp, 4, kFew}, Setting{kTcp, 7, kFew},
+                                           Setting{kTls, 3, kFew}),
+                         [](const auto& test) { return fmt::format("{}{}", test.param.road.name, test.param.ranks); });
+
+TEST_P(MatrixTest, EverythingAgreesWithTheReference) {
+  const Setting& setting = GetParam();
+  expect_ranks(setting.ranks, {.transport = setting.road.transport}, [&](Communicator& ranks) {
+    EXPECT_EQ(ranks.transport(), ranks.size() == 1 ? "alone" : setting.road.name);
+    check_everything(ranks, {.large = setting.large});
+  });
+}
+
+// Ranks that share memory and others: a host's sum of 16-bit numbers is rounded before it goes over the network.
+TEST(Matrix, SomeRanksElsewhere) {
+  const std::vector<Rank> elsewhere = {0, 3};
+  expect_ranks(
+      4, {},
+      [&](Communicator& ranks) {
+        EXPECT_EQ(ranks.transport(), std::ranges::binary_search(elsewhere, ranks.rank()) ? "tcp" : "shm+tcp");
+        check_everything(ranks, {.large = kFew, .any_order = true});
+      },
+      elsewhere);
+  expect_ranks(3, {},
+               [](Communicator& ranks) {
+                 check_everything(ranks, {.large = kFew, .types = {DType::kF32, DType::kF64, DType::kI8, DType::kI64}});
+               },
+               {2});
+}
+
+}  // namespace
+}  // namespace trireme::collective

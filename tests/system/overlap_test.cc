@@ -1,0 +1,84 @@
+// Gradients travel while backward runs and while other gradients travel: seen in the timeline, and in the clock.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trireme/base/file.h"
+
+#include "tests/system/program.h"
+
+namespace trireme::system_test {
+namespace {
+
+struct Span {
+  std::string name;
+  double begin = 0;  // microseconds
+  double end = 0;
+};
+
+struct Picture {
+  std::vector<Span> computing;   // forward and backward, by step
+  std::vector<Span> travelling;  // buckets
+};
+
+/// What one worker's timeline shows.
+Picture read_timeline(const std::filesystem::path& path) {
+  Picture picture;
+  const auto file = nlohmann::json::parse(read_file(path));
+  for (const auto& event : file.at("traceEvents")) {
+    if (event.at("ph") != "X") continue;
+    const double begin = event.at("ts").get<double>();
+    const Span span{event.at("name").get<std::string>(), begin, begin + event.at("dur").get<double>()};
+    if (span.name == "forward and backward") picture.computing.push_back(span);
+    if (span.name.starts_with("bucket")) picture.travelling.push_back(span);
+  }
+  return picture;
+}
+
+class Overlap : public ::testing::Test {
+ protected:
+  /// Seconds per step of 30 steps, whose timeline goes to `run`.
+  double train(const std::string& run, std::vector<std::string> more) {
+    std::vector<std::string> flags{"train",   "--data-dir", images_.string(), "--json", "--strategy", "allreduce",
+                                   "--steps", "30",         "--batch",        "128",    "--workers",  "2",
+                                   "--out",   run,          "--timeline"};
+    flags.insert(flags.end(), more.begin(), more.end());
+    const Outcome outcome = run_trireme(folder_, flags);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return outcome.json().value("seconds", 0.0) / 30;
+  }
+
+  Picture timeline(const std::string& run) { return read_timeline(folder_ / run / "timeline-0.json"); }
+
+  TempFolder folder_;
+  const std::filesystem::path images_ = make_images(folder_);
+};
+
+TEST_F(Overlap, BucketsLeaveWhileBackwardRuns) {
+  train("plain", {});
+  const Picture picture = timeline("plain");
+  ASSERT_EQ(picture.computing.size(), 30u);
+  const std::size_t buckets = picture.travelling.size() / 30;
+  ASSERT_GE(buckets, 2u) << "a model of one bucket has nothing to overlap";
+  std::size_t early = 0;
+  for (std::size_t step = 0; step < 30; ++step) {
+    if (picture.travelling[step * buckets].begin < picture.computing[step].end) ++early;
+  }
+  EXPECT_GT(early, 20u) << "steps of 30 in which the first bucket left before backward had ended";
+}
+
+TEST_F(Overlap, LatenciesOfBucketsDoNotAddUp) {
+  constexpr double kLatency = 0.020;
+  const double plain = train("plain", {});
+  const double late = train("late", {"--latency-ms", "20"});
+  const Picture picture = timeline("late");
+  const double buckets = static_cast<double>(picture.travelling.size()) / 30;
+  ASSERT_GE(buckets, 2.0);
+  // One latency has to be waited for at the end of a step; were they served one after the other it would be all.
+  const double grown = late - plain;
+  EXPECT_GT(grown, 0.5 * kLatency) << "the latency is there";
+  EXPECT_LT(grown, 0.75 * buckets * kLatency) << buckets << " buckets; a step took " << plain << " s, then " << late;
+}
+
+}  // namespace
+}  // namespace trireme::system_test

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <array>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "trireme/collective/communicator.h"
+#include "trireme/train/buckets.h"
+#include "trireme/train/buffer_sync.h"
+#include "trireme/train/coded_reduce.h"
+#include "trireme/train/host_parameters.h"
+#include "trireme/train/pending.h"
+#include "trireme/train/strategy.h"
+
+namespace trireme {
+
+struct AllReduceOptions {
+  ps::UpdateConfig update;
+  Lane lanes = 1;  ///< of the whole job; the result depends on it, not on the number of workers
+  BufferPolicy buffers = BufferPolicy::kAverage;
+  codec::Spec codec = {};               ///< how gradients travel
+  std::size_t bucket_bytes = 4u << 20;  ///< gradients are sent when this much of them is ready
+};
+
+/// Every worker holds all parameters and makes the same update; gradients are summed among the workers.
+///
+/// Gradients are written straight into buckets of memory that the workers of a host share, where they are reduced in
+/// place: a bucket leaves when it is full, while backward goes on, and its parameters are updated while later buckets
+/// still travel. Sums go along the lanes' tree, and the update is that of the servers: the parameters have the same
+/// bits for any number of workers, and those of ParameterServer with bsp. With a codec that holds no more: what a
+/// worker's encoding leaves out stays with that worker.
+class AllReduce final : public Strategy {
+ public:
+  /// `ranks` are the job's workers; it outlives this object.
+  AllReduce(collective::Communicator& ranks, AllReduceOptions options);
+
+  void attach(const Model& model) override;
+  void begin(const StepInfo& info) override;
+  std::span<float> gradient(std::size_t i) override { return gradients_[i]; }
+  void add(std::size_t i) override;
+  std::optional<std::span<float>> buffer_sums() override { return buffer_sync_->sums(); }
+  Commit finish() override;
+  void refresh() override {}  // the parameters are always up to date
+  void leave() override;
+  void interrupt(const std::string& reason) override { ranks_.abort(reason); }
+  std::optional<Communication> communication() const override;
+
+ private:
+  /// What travels with the gradients: as they are, before the first bucket.
+  struct Message {
+    double samples = 0;
+    bool stop = false;
+  };
+  static constexpr std::size_t kMessageFloats = 2;
+
+  void allocate_buckets();
+  Message read_message() const;
+
+  collective::Communicator& ranks_;
+  AllReduceOptions options_;
+  collective::ReduceOptions reduce_;
+  HostParameters parameters_;
+  Buckets buckets_;
+  std::shared_ptr<std::byte> memory_;            // of all buckets
+  std::vector<std::span<float>> bucket_memory_;  // by bucket
+  std::vector<std::span<float>> gradients_;      // by parameter
+  std::optional<BufferSync> buffer_sync_;
+  StepInfo info_;
+  std::vector<bool> full_;   // by bucket
+  Step version_ = 0;         // steps; some of them without samples
+  Step updates_ = 0;         // steps that changed something: what the rule counts
+  std::size_t started_ = 0;  // buckets on their way in this step
+  std::array<float, kMessageFloats> message_{};
+  Pending message_pending_;             // last, as the next: they work on the memory above
+  std::deque<CodedReduce> reductions_;  // by bucket
+};
+
+}  // namespace trireme

@@ -1,0 +1,47 @@
+#include "trireme/train/best_checkpoint.h"
+
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "trireme/base/log.h"
+#include "trireme/train/save_model.h"
+
+namespace trireme {
+namespace {
+
+class SaveBest final : public Callback {
+ public:
+  SaveBest(const std::filesystem::path& path, BestBy by)
+      : best_(path, by == BestBy::kLoss ? BestCheckpoint::Best::kLowest : BestCheckpoint::Best::kHighest), by_(by) {}
+
+  void on_start(const Model& model, const cluster::Plan& /*plan*/) override { module_ = model.module; }
+
+  void on_evaluation(Step step, const Evaluation& evaluation, TrainControl& /*control*/) override {
+    const bool by_loss = by_ == BestBy::kLoss;
+    const double metric = by_loss ? evaluation.loss : evaluation.accuracy;
+    if (!best_.offer(*module_, metric, by_loss ? "loss" : "accuracy")) return;
+    log_info("the best model so far is saved", {{"step", step}, {by_loss ? "loss" : "accuracy", metric}});
+  }
+
+ private:
+  BestCheckpoint best_;
+  BestBy by_;
+  std::shared_ptr<torch::nn::Module> module_;
+};
+
+}  // namespace
+
+bool BestCheckpoint::offer(const torch::nn::Module& module, double metric, const std::string& name) {
+  const bool better = !metric_ || (best_ == Best::kHighest ? metric > *metric_ : metric < *metric_);
+  if (std::isnan(metric) || !better) return false;
+  save_model(path_, module, {{name, fmt::format("{}", metric)}});
+  metric_ = metric;
+  return true;
+}
+
+std::shared_ptr<Callback> save_best(const std::filesystem::path& path, BestBy by) {
+  return std::make_shared<SaveBest>(path, by);
+}
+
+}  // namespace trireme

@@ -1,0 +1,32 @@
+#include "trireme/train/host_parameters.h"
+
+#include "trireme/base/error.h"
+
+namespace trireme {
+
+HostParameters::HostParameters(const torch::nn::Module& module, const ps::UpdateConfig& update) : update_(update) {
+  torch::NoGradGuard no_grad;
+  for (const NamedParameter& parameter : trainable_parameters(module)) {
+    torch::Tensor tensor = parameter.tensor;
+    if (tensor.scalar_type() != torch::kFloat32) {
+      fail<InvalidArgument>("parameter '{}' is not float32: gradients are summed in float32", parameter.name);
+    }
+    if (!tensor.is_contiguous()) tensor.set_data(tensor.contiguous());  // gradients come in rows, whatever the layout
+    parameters_.push_back(tensor);
+    host_.push_back(tensor.is_cpu() ? tensor.detach() : tensor.detach().to(torch::kCPU));
+    elements_.push_back(static_cast<std::size_t>(tensor.numel()));
+    state_.emplace_back(ps::state_floats(update_.rule) * elements_.back());
+  }
+  if (parameters_.empty()) fail<InvalidArgument>("the model has no parameters to train");
+}
+
+void HostParameters::update(std::size_t i, const ps::UpdateInput& input, std::span<const float> gradient) {
+  ps::apply_update(update_, input, values(i), ps::state_at(update_.rule, state_[i], elements_[i]), gradient);
+}
+
+void HostParameters::publish(std::size_t i) {
+  torch::NoGradGuard no_grad;
+  if (!parameters_[i].is_cpu()) parameters_[i].copy_(host_[i]);
+}
+
+}  // namespace trireme

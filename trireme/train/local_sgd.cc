@@ -1,0 +1,183 @@
+#include "trireme/train/local_sgd.h"
+
+#include <algorithm>
+
+#include "trireme/base/error.h"
+#include "trireme/base/log.h"
+#include "trireme/train/broadcast.h"
+
+namespace trireme {
+namespace {
+
+using Outer = cluster::LocalSgdChoice::Outer;
+
+ps::UpdateConfig outer_config(const cluster::LocalSgdChoice& choice) {
+  switch (choice.outer) {
+    case Outer::kMomentum:
+      return {.rule = ps::Rule::kMomentum, .momentum = choice.outer_momentum};
+    case Outer::kNesterov:
+      return {.rule = ps::Rule::kNesterov, .momentum = choice.outer_momentum};
+    default:
+      return {.rule = ps::Rule::kSgd};
+  }
+}
+
+}  // namespace
+
+LocalSgd::LocalSgd(collective::Communicator& ranks, LocalSgdOptions options) : ranks_(ranks), options_(options) {}
+
+void LocalSgd::attach(const Model& model) {
+  broadcast_model(ranks_, *model.module);
+  parameters_ = HostParameters(*model.module, options_.update);
+  buffers_.emplace(*model.module);
+  const std::size_t outer_floats = ps::state_floats(outer_config(options_.choice).rule);
+  std::size_t total = 0;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const std::span<float> values = parameters_.values(i);
+    gradients_.emplace_back(values.size());
+    agreed_.emplace_back(values.begin(), values.end());
+    outer_state_.emplace_back(outer_floats * values.size());
+    total += values.size();
+  }
+  if (options_.buffers == BufferPolicy::kAverage) total += buffers_->mean_floats();
+  total += 1;  // the wish to stop
+  memory_ = ranks_.allocate(total * sizeof(float));
+  flat_ = {reinterpret_cast<float*>(memory_.get()), total};
+  log_info("attached to the other workers", {{"rank", ranks_.rank()},
+                                             {"ranks", ranks_.size()},
+                                             {"over", ranks_.transport()},
+                                             {"meet_every", options_.choice.steps}});
+}
+
+void LocalSgd::begin(const StepInfo& info) {
+  info_ = info;
+  for (std::size_t i = 0; i < own_.size(); ++i) {
+    std::ranges::copy(own_[i], parameters_.values(i).begin());
+    parameters_.publish(i);
+  }
+  own_.clear();
+}
+
+Commit LocalSgd::finish() {
+  take_own_step();
+  stop_wanted_ = stop_wanted_ || info_.stop;
+  ++version_;
+  const bool due = ++since_ >= options_.choice.steps;
+  return {.version = version_, .counted = true, .stop = due && meet()};
+}
+
+void LocalSgd::take_own_step() {
+  if (info_.samples <= 0) return;  // an empty last batch: a step, but nothing to learn from it
+  const ps::UpdateInput input{.step = ++updates_, .lr = info_.lr, .gradient_scale = 1 / info_.samples};
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    parameters_.update(i, input, gradients_[i]);
+    parameters_.publish(i);
+  }
+}
+
+/// Whether anybody wants to stop.
+bool LocalSgd::meet() {
+  const std::uint64_t before = moved_bytes();
+  float* at = flat_.data();
+  for (std::size_t i = 0; i < parameters_.size(); ++i) at = std::ranges::copy(parameters_.values(i), at).out;
+  const bool with_buffers = options_.buffers == BufferPolicy::kAverage;
+  const std::span<float> buffer_means(at, with_buffers ? buffers_->mean_floats() : 0);
+  if (with_buffers) pack(buffers_->means, buffer_means);
+  flat_.back() = stop_wanted_ ? 1 : 0;
+
+  ranks_.run(collective::all_reduce(flat_, {.op = collective::ReduceOp::kAverage}));
+  ++meetings_;
+  since_ = 0;
+  at = flat_.data();
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    merge(i, {at, parameters_.elements()[i]});
+    parameters_.publish(i);
+    at += parameters_.elements()[i];
+  }
+  if (with_buffers) unpack(buffer_means, buffers_->means);
+  sync_other_buffers();
+  meeting_bytes_ += moved_bytes() - before;
+  return flat_.back() > 0;
+}
+
+/// Makes parameter `i` what it is to be from now on, from this worker's own, the agreed one, and the mean of all
+/// workers', which it may overwrite.
+void LocalSgd::merge(std::size_t i, std::span<float> mean) {
+  const cluster::LocalSgdChoice& choice = options_.choice;
+  const std::span<float> own = parameters_.values(i);
+  const std::span<float> agreed = agreed_[i];
+  if (choice.elastic > 0) {
+    const auto to_mean = static_cast<float>(choice.elastic);
+    const auto to_centre = static_cast<float>(choice.elastic / ranks_.size());
+    for (std::size_t k = 0; k < own.size(); ++k) {
+      own[k] -= to_centre * (own[k] - agreed[k]);
+      agreed[k] += to_mean * (mean[k] - agreed[k]);
+    }
+    return;
+  }
+  if (choice.outer == Outer::kNone) {
+    std::ranges::copy(mean, agreed.begin());
+  } else {
+    // What the workers moved by on the average is to the outer optimizer a gradient, of opposite sign.
+    for (std::size_t k = 0; k < mean.size(); ++k) mean[k] = agreed[k] - mean[k];
+    const ps::UpdateConfig config = outer_config(choice);
+    ps::apply_update(config, {.step = meetings_, .lr = choice.outer_lr}, agreed,
+                     ps::state_at(config.rule, outer_state_[i], agreed.size()), mean);
+  }
+  std::ranges::copy(agreed, own.begin());
+}
+
+void LocalSgd::sync_other_buffers() {
+  if (options_.buffers == BufferPolicy::kOwn) return;
+  for (const torch::Tensor& buffer : buffers_->others) broadcast_tensor(ranks_, buffer);
+  if (options_.buffers == BufferPolicy::kAverage) return;
+  for (const torch::Tensor& buffer : buffers_->means) broadcast_tensor(ranks_, buffer);
+}
+
+void LocalSgd::refresh() {
+  if (left_ || !own_.empty()) return;  // they are shown already
+  own_.resize(parameters_.size());
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const std::span<float> values = parameters_.values(i);
+    own_[i].assign(values.begin(), values.end());
+    std::ranges::copy(agreed_[i], values.begin());
+    parameters_.publish(i);
+  }
+}
+
+void LocalSgd::leave() {
+  if (since_ > 0) meet();
+  refresh();  // an elastic centre is nobody's own
+  left_ = true;
+  const std::uint64_t every_step = every_step_bytes();
+  log_info("met for the last time",
+           {{"steps", version_},
+            {"meetings", meetings_},
+            {"wire_bytes", moved_bytes()},
+            {"every_step_bytes", every_step},
+            {"saved_factor",
+             moved_bytes() > 0 ? static_cast<double>(every_step) / static_cast<double>(moved_bytes()) : 1.0}});
+  // Nobody goes while somebody may still read its memory. Who hears of the end of others here is through as well: they
+  // went because all had arrived.
+  try {
+    ranks_.run(collective::barrier());
+  } catch (const PeerLost& gone) {
+    log_debug("others were gone before the last barrier ended here", {{"reason", gone.what()}});
+  }
+}
+
+std::uint64_t LocalSgd::moved_bytes() const {
+  const collective::Traffic traffic = ranks_.traffic();
+  return traffic.sent_bytes + traffic.shared_bytes;
+}
+
+std::optional<Communication> LocalSgd::communication() const {
+  return Communication{.wire_bytes = moved_bytes(), .plain_bytes = every_step_bytes()};
+}
+
+std::uint64_t LocalSgd::every_step_bytes() const {
+  const std::uint64_t besides = moved_bytes() - meeting_bytes_;
+  return meetings_ == 0 ? besides : besides + meeting_bytes_ / meetings_ * version_;
+}
+
+}  // namespace trireme

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "trireme/cluster/local_sgd_choice.h"
+#include "trireme/collective/communicator.h"
+#include "trireme/train/buffers.h"
+#include "trireme/train/host_parameters.h"
+#include "trireme/train/strategy.h"
+
+namespace trireme {
+
+struct LocalSgdOptions {
+  ps::UpdateConfig update;  ///< of the workers' own steps
+  cluster::LocalSgdChoice choice;
+  BufferPolicy buffers = BufferPolicy::kAverage;  ///< when workers meet; in between each has its own
+};
+
+/// Every worker trains for itself, on the samples of its own lanes, and meets the others every few steps: parameters
+/// are then averaged (Stich 2018, "Local SGD Converges Fast and Communicates Little"), or go through an outer
+/// optimizer, or are drawn to a common centre; see cluster::LocalSgdChoice. The state of the workers' own optimizers
+/// stays theirs.
+///
+/// Workers take the same number of steps and stop together: who wants to stop says so when they meet.
+class LocalSgd final : public Strategy {
+ public:
+  /// `ranks` are the job's workers; it outlives this object.
+  LocalSgd(collective::Communicator& ranks, LocalSgdOptions options);
+
+  void attach(const Model& model) override;
+  void begin(const StepInfo& info) override;
+  std::span<float> gradient(std::size_t i) override { return gradients_[i]; }
+  void add(std::size_t /*i*/) override {}
+  Commit finish() override;
+
+  /// Shows what all agreed on when they met last, until the next step begins, which goes on from this worker's own.
+  void refresh() override;
+
+  /// The workers meet for the last time: their parameters are then the same.
+  void leave() override;
+  void interrupt(const std::string& reason) override { ranks_.abort(reason); }
+  std::optional<Communication> communication() const override;
+
+  /// About how much a meeting after every step would have moved: what summing gradients in each step costs.
+  std::uint64_t every_step_bytes() const;
+
+ private:
+  void take_own_step();
+  bool meet();
+  void merge(std::size_t i, std::span<float> mean);
+  void sync_other_buffers();
+  std::uint64_t moved_bytes() const;
+
+  collective::Communicator& ranks_;
+  LocalSgdOptions options_;
+  HostParameters parameters_;
+  std::optional<ModelBuffers> buffers_;
+  std::vector<std::vector<float>> gradients_;    // by parameter
+  std::vector<std::vector<float>> agreed_;       // by parameter: common to all since they met; the centre
+  std::vector<std::vector<float>> outer_state_;  // by parameter
+  std::vector<std::vector<float>> own_;          // by parameter, while the agreed ones are shown; else empty
+  std::shared_ptr<std::byte> memory_;            // what is averaged: parameters, buffers, the wish to stop
+  std::span<float> flat_;                        // it
+  StepInfo info_;
+  bool stop_wanted_ = false;
+  bool left_ = false;
+  Step version_ = 0;  // steps; some of them without samples
+  Step updates_ = 0;  // steps that changed something
+  Step since_ = 0;    // steps since the workers met
+  Step meetings_ = 0;
+  std::uint64_t meeting_bytes_ = 0;
+};
+
+}  // namespace trireme

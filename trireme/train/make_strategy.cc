@@ -1,0 +1,42 @@
+#include "trireme/train/make_strategy.h"
+
+#include "trireme/base/error.h"
+#include "trireme/train/all_reduce.h"
+#include "trireme/train/local_sgd.h"
+#include "trireme/train/parameter_server.h"
+
+namespace trireme {
+namespace {
+
+std::unique_ptr<Strategy> make_parameter_server(Job& job, const TrainOptions& options,
+                                                const ps::Consistency& consistency) {
+  return std::make_unique<ParameterServer>(
+      job,
+      ParameterServerOptions{
+          .update = options.optimizer, .consistency = consistency, .lanes = options.lanes, .codec = options.codec});
+}
+
+}  // namespace
+
+std::unique_ptr<Strategy> make_strategy(Job& job, const TrainOptions& options) {
+  using Kind = cluster::StrategyChoice::Kind;
+  cluster::check_servers(options.strategy, static_cast<std::uint32_t>(job.view().servers.size()));
+  switch (options.strategy.kind) {
+    case Kind::kParameterServer:
+      return make_parameter_server(job, options, options.consistency);
+    case Kind::kCentral:  // parameters in one place, one update for all: a single server in bsp is just that
+      return make_parameter_server(job, options, {.mode = ps::Consistency::Mode::kBsp});
+    case Kind::kAllReduce:
+      return std::make_unique<AllReduce>(
+          job.ranks(),
+          AllReduceOptions{
+              .update = options.optimizer, .lanes = options.lanes, .buffers = options.buffers, .codec = options.codec});
+    case Kind::kLocalSgd:
+      return std::make_unique<LocalSgd>(job.ranks(), LocalSgdOptions{.update = options.optimizer,
+                                                                     .choice = options.strategy.local_sgd,
+                                                                     .buffers = options.buffers});
+  }
+  TRIREME_CHECK(false, "no strategy");
+}
+
+}  // namespace trireme

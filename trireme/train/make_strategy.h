@@ -1,0 +1,16 @@
+#pragma once
+
+#include <memory>
+
+#include "trireme/train/job.h"
+#include "trireme/train/options.h"
+#include "trireme/train/strategy.h"
+
+namespace trireme {
+
+/// The strategy that `options.strategy` names, for this worker of the job. `options.lanes` is known. Connects to
+/// whoever the strategy talks to: all workers call it. Throws InvalidArgument if the job cannot carry it out (it has no
+/// servers), PeerLost, Timeout.
+std::unique_ptr<Strategy> make_strategy(Job& job, const TrainOptions& options);
+
+}  // namespace trireme

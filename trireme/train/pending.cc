@@ -1,0 +1,29 @@
+#include "trireme/train/pending.h"
+
+#include <utility>
+
+#include "trireme/base/log.h"
+
+namespace trireme {
+
+Pending::~Pending() { give_up(); }
+
+Pending& Pending::operator=(Pending&& other) noexcept {
+  if (this == &other) return *this;
+  give_up();
+  ranks_ = std::exchange(other.ranks_, nullptr);
+  handle_ = std::exchange(other.handle_, {});
+  return *this;
+}
+
+void Pending::give_up() noexcept {
+  if (poll()) return;
+  try {
+    ranks_->abort("what this rank had begun was given up");
+    handle_.wait();
+  } catch (const std::exception& problem) {  // what was to come
+    log_debug("an operation was given up", {{"reason", problem.what()}});
+  }
+}
+
+}  // namespace trireme

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <optional>
+
+#include <torch/torch.h>
+
+#include "trireme/base/dtype.h"
+
+namespace trireme {
+
+/// A tensor's element type as everything below LibTorch knows it; nothing for types that only LibTorch knows (complex,
+/// quantised).
+std::optional<DType> dtype_of(torch::ScalarType type);
+
+}  // namespace trireme
