@@ -22,6 +22,7 @@ help:
 	@echo "                with $(WORKERS) workers and $(SERVERS) server; change it like this:"
 	@echo "                    make demo EPOCHS=5 WORKERS=4 SERVERS=2 CONSISTENCY=ssp:4"
 	@echo "                    make demo DATA=synthetic ARGS='--lr 0.01 --out runs/mine'"
+	@echo "                    make demo ARGS='--strategy allreduce'"
 	@echo "  make test     install what is missing, build, and run every check and test"
 	@echo "  make bench    measure parameter server and all-reduce beside this machine's own speed and their peers"
 	@echo
@@ -46,8 +47,8 @@ install-minimal:
 demo: install-minimal
 	@cmake --preset release -DTRIREME_BUILD_TESTS=OFF
 	@cmake --build --preset release --parallel $(JOBS) --target trireme trireme-worker
-	build/release/bin/trireme train --model $(MODEL) --data $(DATA) --workers $(WORKERS) --servers $(SERVERS) \
-	  --consistency $(CONSISTENCY) --epochs $(EPOCHS) $(ARGS)
+	build/release/bin/trireme train --model $(MODEL) --data $(DATA) --workers $(WORKERS) --epochs $(EPOCHS) \
+	  $(if $(findstring --strategy,$(ARGS)),,--servers $(SERVERS) --consistency $(CONSISTENCY)) $(ARGS)
 
 build: install
 	@cmake --preset $(PRESET) -DTRIREME_BUILD_TESTS=ON

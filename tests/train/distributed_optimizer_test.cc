@@ -122,14 +122,12 @@ TEST(DistributedOptimizer, GradientsLeaveWhileBackwardStillRuns) {
 TEST(DistributedOptimizer, AddsUpTheGradientsOfSeveralPasses) {
   const Samples samples(24);
   const Sequential alone = train_alone(samples, 8);
-  const auto nets =
-      train_ranks(2, 8, {.accumulate = 3}, [&](Sequential& net, World& world, DistributedOptimizer& optimizer) {
-        for (int part = 0; part < 3; ++part) {
-          (samples.loss(net, world.rank() + 2 * part, 6) / 3).backward();
-          EXPECT_EQ(world.average(1.0), 1.0) << "others may use the world in between";
-        }
-        (void)optimizer;
-      });
+  const auto nets = train_ranks(2, 8, {.accumulate = 3}, [&](Sequential& net, World& world, auto&) {
+    for (int part = 0; part < 3; ++part) {
+      (samples.loss(net, world.rank() + 2 * part, 6) / 3).backward();
+      EXPECT_EQ(world.average(1.0), 1.0) << "others may use the world in between";
+    }
+  });
   EXPECT_LT(distance(nets[0], alone), 1e-6);
   EXPECT_EQ(distance(nets[0], nets[1]), 0);
 }
@@ -166,7 +164,6 @@ TEST(DistributedOptimizer, SynchronizedGradientsCanBeClipped) {
 }
 
 TEST(DistributedOptimizer, AParameterThatARankDidNotUseCountsAsZero) {
-  std::vector<Sequential> nets = make_nets(2);
   std::vector<torch::Tensor> used{torch::zeros({3}, torch::requires_grad()), torch::zeros({3}, torch::requires_grad())};
   std::vector<torch::Tensor> by_one{torch::zeros({2}, torch::requires_grad()),
                                     torch::zeros({2}, torch::requires_grad())};

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <memory>
 
 #include "trireme/base/error.h"
@@ -70,10 +71,10 @@ void add_run(CLI::App& app, Action& action) {
   command->prefix_command();
   command->footer("Example: trireme run -w 4 -s 2 -- ./my_program --its-own-flags");
   command->callback([command, flags, &action] {
-    for (const std::string& word : command->remaining()) {
-      if (flags->program.empty() && word == "--") continue;
-      flags->program.push_back(word);
-    }
+    std::vector<std::string> words = command->remaining();
+    if (const auto dashes = std::ranges::find(words, "--"); dashes != words.end())
+      words.erase(dashes);  // the first is ours
+    flags->program.insert(flags->program.end(), words.begin(), words.end());
     action = [flags] { return run(*flags); };
   });
 }

@@ -110,7 +110,7 @@ LocalGroup::LocalGroup(std::uint32_t index, std::vector<std::unique_ptr<Stream>>
                           kMaxRanks);
   }
   const auto ranks = static_cast<std::uint32_t>(sockets_.size());
-  peers_ = exchange(0, net::Segment::create("trireme-rank", ring_offset(ranks, Use::kCollectives)), deadline);
+  peers_ = exchange(0, net::Segment::create("trireme-rank", ring_offset(ranks, Use::kCollectives)), deadline, [] {});
 }
 
 LocalGroup::Control& LocalGroup::control(std::uint32_t i) const {
@@ -179,7 +179,7 @@ std::unique_ptr<Pipe> LocalGroup::make_pipe(std::uint32_t i, Use use) {
 
 std::vector<std::shared_ptr<net::Segment>> LocalGroup::exchange(std::uint64_t id,
                                                                 const std::shared_ptr<net::Segment>& own,
-                                                                Deadline deadline) {
+                                                                Deadline deadline, const std::function<void()>& check) {
   using Type = net::ControlMessage::Type;
   std::vector<std::shared_ptr<net::Segment>> segments(sockets_.size());
   segments[index_] = own;
@@ -191,6 +191,7 @@ std::vector<std::shared_ptr<net::Segment>> LocalGroup::exchange(std::uint64_t id
     if (!sockets_[i]) continue;
     std::optional<net::ControlMessage> message;
     while (!(message = net::receive_control(sockets_[i]->descriptor()))) {
+      check();
       if (deadline.passed()) fail<Timeout>("{} did not share its memory in time", sockets_[i]->peer());
       pollfd entry{sockets_[i]->descriptor(), POLLIN, 0};
       ::poll(&entry, 1, 20);
@@ -207,18 +208,24 @@ std::vector<std::shared_ptr<net::Segment>> LocalGroup::exchange(std::uint64_t id
   return segments;
 }
 
-std::shared_ptr<std::byte> LocalGroup::allocate(std::size_t bytes, Deadline deadline) {
+std::shared_ptr<std::byte> LocalGroup::allocate(std::size_t bytes, Deadline deadline,
+                                                const std::function<void()>& check) {
+  std::erase_if(allocations_, [](const auto& entry) { return entry.second.own.expired(); });
   const std::uint64_t id = next_allocation_++;
   const auto own = net::Segment::create("trireme-shared", bytes);
   own->use_large_pages();  // before the others map it
-  allocations_[id] = {.id = id, .segments = exchange(id, own, deadline)};
-  for (const auto& segment : allocations_[id].segments) segment->use_large_pages();
+  Allocation allocation{.own = own, .segments = exchange(id, own, deadline, check)};
+  for (const auto& segment : allocation.segments) segment->use_large_pages();
+  allocation.segments[index_] = nullptr;
+  allocations_.emplace(id, std::move(allocation));
   return {own, own->bytes().data()};
 }
 
 std::pair<std::uint64_t, std::uint64_t> LocalGroup::locate(const std::byte* data, std::size_t bytes) const {
   for (const auto& [id, allocation] : allocations_) {
-    const MutableBytes memory = allocation.segments[index_]->bytes();
+    const auto own = allocation.own.lock();
+    if (!own) continue;
+    const MutableBytes memory = own->bytes();
     if (data >= memory.data() && data + bytes <= memory.data() + memory.size()) {
       return {id, static_cast<std::uint64_t>(data - memory.data())};
     }
@@ -229,7 +236,9 @@ std::pair<std::uint64_t, std::uint64_t> LocalGroup::locate(const std::byte* data
 std::byte* LocalGroup::at(std::uint32_t i, std::uint64_t allocation, std::uint64_t offset, std::size_t bytes) const {
   const auto found = allocations_.find(allocation);
   TRIREME_CHECK(found != allocations_.end(), "there is no allocation {}", allocation);
-  const MutableBytes memory = found->second.segments[i]->bytes();
+  const auto segment = i == index_ ? found->second.own.lock() : found->second.segments[i];
+  TRIREME_CHECK(segment != nullptr, "allocation {} was given back", allocation);
+  const MutableBytes memory = segment->bytes();
   TRIREME_CHECK(offset <= memory.size() && bytes <= memory.size() - offset, "{} bytes at {}", bytes, offset);
   return memory.data() + offset;
 }

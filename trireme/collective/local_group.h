@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <vector>
@@ -65,13 +66,9 @@ class LocalGroup {
 
   // Allocations that all ranks of this host see.
 
-  struct Allocation {
-    std::uint64_t id = 0;                                 ///< the same on all ranks
-    std::vector<std::shared_ptr<net::Segment>> segments;  ///< by index
-  };
-
-  /// Creates this rank's part and takes those of the others; all ranks call it together. Throws Timeout, PeerLost.
-  std::shared_ptr<std::byte> allocate(std::size_t bytes, Deadline deadline);
+  /// Creates this rank's part and takes those of the others; all ranks call it together. Throws Timeout, PeerLost, and
+  /// what `check`, called in its waits, throws.
+  std::shared_ptr<std::byte> allocate(std::size_t bytes, Deadline deadline, const std::function<void()>& check);
 
   /// Where in an allocation [data, data + bytes) lies; {0, 0} = nowhere.
   std::pair<std::uint64_t, std::uint64_t> locate(const std::byte* data, std::size_t bytes) const;
@@ -80,6 +77,11 @@ class LocalGroup {
   std::byte* at(std::uint32_t i, std::uint64_t allocation, std::uint64_t offset, std::size_t bytes) const;
 
  private:
+  struct Allocation {
+    std::weak_ptr<net::Segment> own;                      // the caller's: gone when the last user is
+    std::vector<std::shared_ptr<net::Segment>> segments;  // by index; ours is null
+  };
+
   struct Control;
   struct RingHeader;
   class RingPipe;
@@ -87,7 +89,7 @@ class LocalGroup {
   Control& control(std::uint32_t i) const;
   std::size_t ring_offset(std::uint32_t to, Use use) const;
   std::vector<std::shared_ptr<net::Segment>> exchange(std::uint64_t id, const std::shared_ptr<net::Segment>& own,
-                                                      Deadline deadline);
+                                                      Deadline deadline, const std::function<void()>& check);
   std::uint32_t prepare_sleep();
   void sleep_on_bell(std::uint32_t seen, std::chrono::milliseconds limit);
   void end_sleep();
@@ -97,7 +99,7 @@ class LocalGroup {
   std::vector<std::shared_ptr<net::Segment>> peers_;  // by index, our own among them
   std::uint32_t round_ = 0;
   std::uint64_t next_allocation_ = 1;
-  std::map<std::uint64_t, Allocation> allocations_;
+  std::map<std::uint64_t, Allocation> allocations_;  // by number, which is the same on all ranks
 };
 
 }  // namespace trireme::collective

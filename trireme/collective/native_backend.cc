@@ -336,7 +336,9 @@ bool NativeBackend::progress() {
 std::shared_ptr<std::byte> NativeBackend::allocate(std::size_t bytes, Deadline deadline) {
   if (LocalGroup* group = mesh_.local()) {
     try {
-      return group->allocate(bytes, deadline);
+      return group->allocate(bytes, deadline, [this] {
+        if (mesh_.watch().broken()) mesh_.watch().throw_broken("an allocation of shared memory");
+      });
     } catch (const PeerLost&) {
       if (mesh_.watch().wait_broken(100ms)) mesh_.watch().throw_broken("an allocation of shared memory");
       throw;

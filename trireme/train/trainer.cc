@@ -146,6 +146,7 @@ class Trainer::Run final : public TrainControl {
     if (epoch <= epoch_ || step >= plan_.steps) return;
     epoch_ = epoch;
     if (!job_.chief() || !test_ || !options_.evaluate_each_epoch) return;
+    strategy_->refresh();
     report_evaluation(step, evaluate(model_, *test_, options_));
   }
 
