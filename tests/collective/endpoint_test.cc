@@ -194,7 +194,9 @@ TEST(Endpoint, AReconfigurationThatFailsCanBeRepeated) {
   const std::vector<net::Address> two = {ranks.addresses[0], ranks.addresses[1]};
   const auto again = ranks.run([&](Rank rank) {
     if (rank == 2) return;
-    CommunicatorOptions options{.rank = rank, .view = 2, .members = two, .connect_within = 300ms, .deadline = 5s};
+    // Rank 1 goes to view 4 at once, and waits there until rank 0 has given up view 3.
+    const std::chrono::milliseconds patience = rank == 0 ? 1s : 20s;
+    CommunicatorOptions options{.rank = rank, .view = 2, .members = two, .connect_within = patience, .deadline = 20s};
     Communicator communicator(*ranks.endpoints[rank], options);
     communicator.run(barrier());
     if (rank == 0) {
