@@ -69,8 +69,8 @@ class Communicator {
   /// On another engine that already knows its ranks: MPI, NCCL.
   explicit Communicator(std::unique_ptr<Backend> backend, CommunicatorOptions options = {});
 
-  /// Operations that have not begun are dropped, one in progress is aborted. Says nothing to the others, who see the
-  /// end of the connection.
+  /// Operations that have not begun are dropped, one in progress is aborted. The others hear that this rank left, and
+  /// can still finish what it has finished.
   ~Communicator();
 
   Rank rank() const;
