@@ -72,7 +72,7 @@ inline void use_fastest(AllReducer& library, std::span<float> buffer, std::span<
     }
     for (auto& [candidate, times] : contenders) {
       candidate->use();
-      times.push_back(measure(library, kShort));
+      times.push_back(measure(library, buffer, kShort));
       leader = std::min(leader, times.back());
       tell(*candidate, std::to_string(times.back() * 1e6) + " us");
     }

@@ -16,9 +16,11 @@ namespace trireme::bench {
 
 // How an all-reduce is measured: one method, included by the ranks of every implementation that is compared.
 //
-// Warm up; then batches of k operations back to back, each batch started by a barrier. A rank's figure is the median of
-// its batches; a row's is the slowest rank's. Nothing is decided by one rank's clock: times on which a decision rests
-// are first made the maximum over ranks, so all ranks run the same number of operations.
+// Warm up; then batches of k operations, each batch started by a barrier. A rank's figure is the median of its batches;
+// a row's is the slowest rank's. Large buffers are written by their rank before each operation, outside of the time
+// that counts, as backward writes gradients: else a library that works on the same slices each time would find them in
+// its caches. Small ones are reduced back to back. Nothing is decided by one rank's clock: times on which a decision
+// rests are first made the maximum over ranks, so all ranks run the same number of operations.
 
 /// What is measured: float32 sum in place, and the two helpers the method needs, of one library in one rank.
 /// Every call but `rank` and `ranks` is collective: all ranks make the same calls in the same order. Each throws, or
@@ -59,20 +61,31 @@ inline double middle(std::vector<double> values) {
   return *half;
 }
 
-/// Seconds that `operations` all-reduces take in this rank, begun together with the others.
-inline double time_batch(AllReducer& library, std::size_t operations) {
-  library.barrier();
-  const auto began = std::chrono::steady_clock::now();
-  for (std::size_t i = 0; i < operations; ++i) library.all_reduce();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+/// From here on the skew of a barrier, a microsecond or so, does not matter beside the operation.
+inline constexpr std::size_t kLargeBytes = 64u << 10;
+
+/// Seconds that `operations` all-reduces of `buffer`, the prepared one, which holds zeros, take in this rank, begun
+/// together with the others.
+inline double time_batch(AllReducer& library, std::span<float> buffer, std::size_t operations) {
+  using Clock = std::chrono::steady_clock;
+  const bool large = buffer.size_bytes() >= kLargeBytes;
+  Clock::duration time{};
+  for (std::size_t i = 0; i < (large ? operations : 1); ++i) {
+    if (large) std::ranges::fill(buffer, 0.0f);
+    library.barrier();
+    const auto began = Clock::now();
+    for (std::size_t j = 0; j < (large ? 1 : operations); ++j) library.all_reduce();
+    time += Clock::now() - began;
+  }
+  return std::chrono::duration<double>(time).count();
 }
 
 /// Seconds that one all-reduce of the prepared buffer takes: the slowest rank's median. Same result on all ranks.
-inline double measure(AllReducer& library, const Effort& effort = {}) {
+inline double measure(AllReducer& library, std::span<float> buffer, const Effort& effort = {}) {
   double each = 0;
   double spent = 0;
   for (std::size_t operations = effort.warm_up_operations; spent < effort.warm_up; operations *= 2) {
-    const double time = library.max(time_batch(library, operations));
+    const double time = library.max(time_batch(library, buffer, operations));
     each = time / static_cast<double>(operations);
     spent += time;
   }
@@ -81,7 +94,7 @@ inline double measure(AllReducer& library, const Effort& effort = {}) {
   const auto batches = std::max(effort.batches, static_cast<std::size_t>(effort.total / batch));
   std::vector<double> times;
   for (std::size_t i = 0; i < batches; ++i) {
-    times.push_back(time_batch(library, operations) / static_cast<double>(operations));
+    times.push_back(time_batch(library, buffer, operations) / static_cast<double>(operations));
   }
   return library.max(middle(std::move(times)));
 }
@@ -108,13 +121,14 @@ inline void measure_sizes(AllReducer& library, const std::string& impl, const st
                           const std::vector<std::size_t>& sizes, std::ostream& out) {
   const double ranks = library.ranks();
   for (const std::size_t bytes : sizes) {
-    const auto wrong = static_cast<double>(wrong_sums(library, library.prepare(bytes / sizeof(float))));
+    const std::span<float> buffer = library.prepare(bytes / sizeof(float));
+    const auto wrong = static_cast<double>(wrong_sums(library, buffer));
     if (library.max(wrong) > 0) {
       throw std::runtime_error(impl + " over " + transport + " gives wrong sums of " + std::to_string(bytes) +
                                " bytes on " + std::to_string(library.ranks()) +
                                " ranks: its speed means nothing, leave this size out and report it to its authors");
     }
-    const double time = measure(library);
+    const double time = measure(library, buffer);
     const double gbps = static_cast<double>(bytes) / time / 1e9;
     if (library.rank() != 0) continue;
     const nlohmann::ordered_json row = {{"impl", impl},

@@ -63,7 +63,7 @@ TEST(ProgressBoard, ClocksComeFromServersAndCountForThoseWhoTakePart) {
   EXPECT_EQ(board.now(kStart).clock_min, 3u);
   board.set_clocks({.clocks = {1, 2}, .spread_max = 1});  // of another job
   EXPECT_EQ(board.clocks(), (std::vector<Step>{4, 3, 1}));
-  board.add(9, work(100, 100, 0, 0), kStart);  // nobody
+  board.add(1u << 20, work(100, 100, 0, 0), kStart);  // nobody
   EXPECT_EQ(board.now(kStart).samples, 0u);
 }
 

@@ -113,6 +113,20 @@ TEST_P(MismatchTest, UnevenCounts) {
   });
 }
 
+TEST_P(MismatchTest, EmptyPartsOfAnotherType) {
+  on_three_ranks([](Communicator& ranks) {
+    // Ranks 0 and 1 have nothing to give, of different types: they could agree with each other, but not all with
+    // rank 2.
+    Memory memory;
+    const bool root = ranks.rank() == 2;
+    const DType dtype = ranks.rank() == 1 ? DType::kI32 : DType::kF32;
+    const Operation operation =
+        gather(memory.read(root ? 5 : 0, dtype), root ? memory.write(5) : Array(dtype, nullptr, 0), 2, {0, 0, 5});
+    EXPECT_FAILS(ranks.run(operation), InvalidArgument, "the ranks do not agree", "I32", "F32");
+    expect_usable(ranks);
+  });
+}
+
 TEST_P(MismatchTest, PartsOfAllToAll) {
   on_three_ranks([](Communicator& ranks) {
     Memory memory;

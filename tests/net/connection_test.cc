@@ -178,7 +178,7 @@ TEST(Connection, WaitsForAServiceThatIsNotThereYet) {
   std::unique_ptr<Service> late;
   std::thread starter([&] {
     auto options = echo_options();
-    options.port = address.port;
+    options.door.port = address.port;
     late = std::make_unique<Service>(options, handler);
   });
   EXPECT_EQ(ask(*Connection::open(loop, address, connect_options(Transport::kTcp)), "hello"), "hello");
@@ -233,9 +233,9 @@ TEST(Connection, BetweenHostsOnlyEncryptedUnlessAllowed) {
   EchoHandler handler;
   Loop loop("client");
   auto options = echo_options();
-  options.host = "0.0.0.0";
-  options.advertise = host;
-  options.share_memory = false;
+  options.door.host = "0.0.0.0";
+  options.door.advertise = host;
+  options.door.share_memory = false;
   {
     const Service service(options, handler);
     EXPECT_EQ(service.address().host, host);
@@ -245,7 +245,7 @@ TEST(Connection, BetweenHostsOnlyEncryptedUnlessAllowed) {
     EXPECT_FAILS(Connection::open(loop, service.address(), connect_options(Transport::kTcp)), PeerLost,
                  "during the handshake", "log");
   }
-  options.allow_plain = true;
+  options.door.allow_plain = true;
   const Service trusting(options, handler);
   EXPECT_EQ(ask(*Connection::open(loop, trusting.address(), connect_options(Transport::kTcp)), "hello"), "hello");
 }
@@ -254,9 +254,9 @@ TEST(Service, APortInUseIsAnErrorThatNamesIt) {
   EchoHandler handler;
   const Service first(echo_options(), handler);
   auto options = echo_options();
-  options.port = first.address().port;
+  options.door.port = first.address().port;
   EXPECT_FAILS(Service(options, handler), IoError, first.address().text(), "in use", "another port");
-  options.host = "no-such-host.invalid";
+  options.door.host = "no-such-host.invalid";
   EXPECT_FAILS(Service(options, handler), IoError, "no-such-host.invalid");
 }
 

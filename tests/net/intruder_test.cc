@@ -88,8 +88,8 @@ class RawClient {
 struct IntruderTest : ::testing::Test {
   static ServiceOptions options() {
     auto options = echo_options();
-    options.handshake_within = 300ms;
-    options.max_unproven = 8;
+    options.door.handshake_within = 300ms;
+    options.door.max_unproven = 8;
     return options;
   }
 

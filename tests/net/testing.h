@@ -50,7 +50,7 @@ class EchoHandler : public RequestHandler {
 
 inline const std::string kSecret = "the secret of these tests";
 
-inline ServiceOptions echo_options() { return {.name = "echo", .secret = kSecret}; }
+inline ServiceOptions echo_options() { return {.door = {.name = "echo", .secret = kSecret}}; }
 
 inline ConnectOptions connect_options(Transport transport, std::chrono::milliseconds within = 10s) {
   return {.secret = kSecret, .transport = transport, .peer_name = "the echo", .deadline = Deadline::in(within)};

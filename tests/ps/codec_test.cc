@@ -25,7 +25,7 @@ struct Outcome {
 /// One worker, plain SGD at rate 1 on gradients that are the same in each step: parameter i ends at -steps * gradient i
 /// if nothing is lost.
 Outcome train(const codec::Spec& codec, net::Transport transport) {
-  const Server server({.service = {.name = "server", .secret = kSecret}});
+  const Server server({.service = {.door = {.name = "server", .secret = kSecret}}});
   net::Loop loop("test");
   Client client(loop, {.secret = kSecret, .servers = {server.address()}, .transport = transport, .timeout = 20s});
   client.open({{"weight", kValues}, {"bias", 3}},
@@ -82,7 +82,7 @@ INSTANTIATE_TEST_SUITE_P(Each, PushCodec,
                          });
 
 TEST(PushCodec, WorkersMustAgreeOnIt) {
-  const Server server({.service = {.name = "server", .secret = kSecret}});
+  const Server server({.service = {.door = {.name = "server", .secret = kSecret}}});
   net::Loop loop("test");
   Client first(loop, {.worker = 0, .workers = 2, .lanes = 2, .secret = kSecret, .servers = {server.address()}});
   Client second(loop, {.worker = 1, .workers = 2, .lanes = 2, .secret = kSecret, .servers = {server.address()}});

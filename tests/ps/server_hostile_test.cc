@@ -13,7 +13,7 @@ const std::string kSecret = "the secret of these tests";
 OpenRequest good_open() { return {.tables = {{"t", 10'000}}, .max_chunk_bytes = 16u << 10}; }
 
 struct HostileTest : ::testing::TestWithParam<net::Transport> {
-  Server server{{.service = {.name = "server", .secret = kSecret}}};
+  Server server{{.service = {.door = {.name = "server", .secret = kSecret}}}};
   net::Loop loop{"client"};
   std::shared_ptr<net::Connection> connection =
       net::Connection::open(loop, server.address(), {.secret = kSecret, .transport = GetParam()});

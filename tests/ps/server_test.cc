@@ -25,8 +25,10 @@ struct Job {
   explicit Job(std::uint32_t servers_wanted, std::uint32_t workers_wanted = 2, std::size_t compute_threads = 0)
       : workers(workers_wanted) {
     for (Rank rank = 0; rank < servers_wanted; ++rank) {
-      servers.push_back(std::make_unique<Server>(ServerOptions{
-          .service = {.name = "server", .secret = kSecret}, .rank = rank, .compute_threads = compute_threads}));
+      servers.push_back(
+          std::make_unique<Server>(ServerOptions{.service = {.door = {.name = "server", .secret = kSecret}},
+                                                 .rank = rank,
+                                                 .compute_threads = compute_threads}));
     }
   }
 

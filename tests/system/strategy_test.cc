@@ -1,13 +1,11 @@
 // Training by all-reduce, by whole jobs of real processes: no servers, and the bits that servers would give.
 
-#include <signal.h>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "trireme/base/file.h"
 
-#include "tests/system/program.h"
+#include "tests/system/long_job.h"
 
 namespace trireme::system_test {
 namespace {
@@ -140,57 +138,34 @@ TEST_F(Strategies, ALossThatIsNotFiniteEndsTheJobWithItsReason) {
   EXPECT_LT(outcome.seconds, 20) << "somebody hung";
 }
 
-/// A job of two workers and no server that would train for hours.
+/// Without servers, by transport.
 class LongAllReduce : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
-    worker_ = wait_for_member(job_.pid(), "worker", 1, run_, "attached to the other workers");
-    all_ = descendants(job_.pid());
-    ASSERT_GT(worker_, 0) << job_.err();
-    ASSERT_GE(all_.size(), 3u);  // master, workers
-    ASSERT_TRUE(eventually([&] { return std::filesystem::exists(run_ / "metrics.jsonl"); }));
+    ASSERT_TRUE(long_.trains("attached to the other workers"));
+    ASSERT_GE(long_.all.size(), 3u);  // master, workers
   }
 
-  void expect_nothing_left() {
-    for (const pid_t pid : all_) EXPECT_TRUE(eventually([&] { return is_gone(pid); }, 2s)) << "process " << pid;
-  }
-
-  TempFolder folder_;
-  const std::filesystem::path run_ = folder_ / "run";
-  Program job_{folder_, trireme({"train", "--json", "--strategy", "allreduce", "--transport", GetParam(), "--data-dir",
-                                 make_images(folder_).string(), "--steps", "1000000", "--out", run_.string()})};
-  pid_t worker_ = 0;
-  std::vector<pid_t> all_;
+  LongJob long_{{"--strategy", "allreduce", "--transport", GetParam()}};
 };
 
 TEST_P(LongAllReduce, EndsWhenAWorkerIsKilled) {
-  const auto killed = Deadline::Clock::now();
-  ::kill(worker_, SIGKILL);
-  const Outcome outcome = job_.wait();
-  EXPECT_LT(seconds(Deadline::Clock::now() - killed), 5);
-  EXPECT_GT(outcome.status, 0);
+  const Outcome outcome = long_.end_by(SIGKILL, long_.worker, kDeathNoticed);
   EXPECT_THAT(outcome.err, AllOf(HasSubstr("worker 1"), HasSubstr("logs: ")));
   EXPECT_THAT(outcome.err, Not(HasSubstr("worker 0 failed"))) << "the survivor is not to blame";
-  expect_nothing_left();
 }
 
 TEST_P(LongAllReduce, NoticesAWorkerThatHangs) {
-  const auto stopped = Deadline::Clock::now();
-  ::kill(worker_, SIGSTOP);
-  const Outcome outcome = job_.wait();
-  EXPECT_LT(seconds(Deadline::Clock::now() - stopped), 10);  // 3 s of silence, 2 s of grace
-  EXPECT_GT(outcome.status, 0);
-  EXPECT_THAT(outcome.err, AllOf(HasSubstr("worker 1"), HasSubstr("hangs")));
-  expect_nothing_left();
+  EXPECT_THAT(long_.end_by(SIGSTOP, long_.worker, kHangNoticed).err, AllOf(HasSubstr("worker 1"), HasSubstr("hangs")));
 }
 
 TEST_P(LongAllReduce, SavesTheModelWhenAskedToStop) {
-  job_.send(SIGINT);
-  const Outcome outcome = job_.wait();
+  long_.job.send(SIGINT);
+  const Outcome outcome = long_.job.wait();
   EXPECT_EQ(outcome.status, 0) << outcome.err;
-  EXPECT_TRUE(std::filesystem::exists(run_ / "model.safetensors"));
+  EXPECT_TRUE(std::filesystem::exists(long_.run / "model.safetensors"));
   EXPECT_LT(outcome.json().value("steps", 1000000), 1000000);
-  expect_nothing_left();
+  long_.expect_nothing_left();
 }
 
 INSTANTIATE_TEST_SUITE_P(Transport, LongAllReduce, ::testing::Values("shm", "tcp"),

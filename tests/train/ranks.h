@@ -24,9 +24,8 @@ struct RanksOptions {
 inline void run_ranks(const RanksOptions& options, const std::function<void(Job& job)>& body) {
   const std::string secret = "the secret of these tests";
   const TempFolder folder;
-  const cluster::Master master({.service = {.name = "master", .secret = secret},
-                                .workers = options.workers,
-                                .servers = 0,
+  const cluster::Master master({.service = {.door = {.name = "master", .secret = secret}},
+                                .shape = {.workers = options.workers, .servers = 0},
                                 .hang_after = std::chrono::seconds(20)});  // sanitizers are slow
   std::vector<std::exception_ptr> problems(options.workers);
   {

@@ -155,9 +155,10 @@ struct JobShape {
 
 /// A server as `trireme serve` sets it up on this machine.
 void serve(const BenchLink& link, Rank rank, const std::string& secret) {
-  const ps::Server server({.service = {.name = "server", .secret = secret, .threads = ps::default_service_threads()},
-                           .rank = rank,
-                           .compute_threads = ps::default_compute_threads()});
+  const ps::Server server(
+      {.service = {.door = {.name = "server", .secret = secret}, .threads = ps::default_service_threads()},
+       .rank = rank,
+       .compute_threads = ps::default_compute_threads()});
   link.send(nlohmann::json(server.address()));
   link.receive();  // until the parent has no more use for us
 }

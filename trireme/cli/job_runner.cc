@@ -1,8 +1,15 @@
 #include "trireme/cli/job_runner.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cmath>
+#include <csignal>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
+#include <map>
+#include <set>
 
 #include "trireme/base/deadline.h"
 #include "trireme/base/error.h"
@@ -11,6 +18,7 @@
 #include "trireme/base/random.h"
 #include "trireme/cluster/protocol.h"
 #include "trireme/launch/log_tail.h"
+#include "trireme/launch/restart_policy.h"
 #include "trireme/launch/signal_watcher.h"
 #include "trireme/launch/supervisor.h"
 #include "trireme/net/connection.h"
@@ -27,7 +35,7 @@ observe::ProgressOptions progress_options() {
 }
 
 observe::Progress describe(const JobStatus& status) {
-  if (status.state == JobState::kGathering) return {.note = status.reason};
+  if (status.state == JobState::kGathering || status.state == JobState::kWaiting) return {.note = status.reason};
   const auto& now = status.now;
   const double rate = now.step == 0 ? NAN : now.seconds / static_cast<double>(now.step);
   const Step left = status.plan.steps - std::min(status.plan.steps, now.step);
@@ -71,6 +79,7 @@ class JobRunner {
       : spec_(spec),
         folder_(folder),
         secret_(random_hex(32)),
+        restarts_({.limit = spec.restarts}),
         line_(progress_options()),
         chief_log_(folder.log("worker 0")) {}
 
@@ -80,12 +89,14 @@ class JobRunner {
       for (const launch::Exit& exit : supervisor_.wait(Deadline::in(100ms), signals_.descriptor())) on_exit(exit);
       on_signal(signals_.take());
       watch_master();
+      restart_workers();
     }
+    std::filesystem::remove(folder_.path() / "secret");
     if (!spec_.quiet) line_.finish();
     echo();
     if (failed_processes_ > 0 && failure_.empty()) failure_ = "a process failed";
-    outcome_.failure = stopping_ && supervisor_.worst_status() == 0 ? "" : failure_;
-    outcome_.status = supervisor_.worst_status();
+    outcome_.status = launch::worst_status(exits_);
+    outcome_.failure = stopping_ && outcome_.status == 0 ? "" : failure_;
     if (outcome_.status == 0 && !outcome_.failure.empty()) outcome_.status = 1;
     return outcome_;
   }
@@ -96,9 +107,12 @@ class JobRunner {
     std::filesystem::remove(announce);
     const std::string self = program_beside("trireme");
     start("master",
-          {self, "master", "--workers", std::to_string(spec_.workers), "--servers", std::to_string(spec_.servers),
-           "--announce", announce.string()},
+          {self, "master", "--workers", std::to_string(spec_.workers), "--min-workers",
+           std::to_string(spec_.min_workers), "--min-start", std::to_string(spec_.min_start), "--servers",
+           std::to_string(spec_.servers), "--wait-for-workers", fmt::format("{}", spec_.wait_for_workers),
+           "--max-views", std::to_string(spec_.max_views), "--announce", announce.string()},
           {});
+    write_secret();
     const Deadline deadline = Deadline::in(20s);
     while (!std::filesystem::exists(announce)) {
       for (const launch::Exit& exit : supervisor_.wait(Deadline::in(5ms))) on_exit(exit);
@@ -110,15 +124,28 @@ class JobRunner {
     for (std::uint32_t rank = 0; rank < spec_.servers; ++rank) {
       start(fmt::format("server {}", rank), {self, "serve"}, place("server", rank));
     }
-    for (std::uint32_t rank = 0; rank < spec_.workers; ++rank) {
-      start(fmt::format("worker {}", rank), spec_.worker_argv, place("worker", rank));
-      ++workers_running_;
+    for (std::uint32_t slot = 0; slot < spec_.workers; ++slot) start_worker(slot);
+  }
+
+  /// For commands that talk to this job later: `trireme scale`. Only its owner may read it.
+  void write_secret() const {
+    const auto path = folder_.path() / "secret";
+    std::filesystem::remove(path);
+    const FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+    const std::string line = secret_ + "\n";
+    if (!file || ::write(file.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
+      fail<IoError>("cannot write {}: {}", path.string(), std::strerror(errno));
     }
   }
 
-  void start(const std::string& name, std::vector<std::string> argv, std::map<std::string, std::string> env) {
+  void start_worker(std::uint32_t slot) {
+    restarts_.on_start(slot, Deadline::Clock::now());
+    pids_[slot] = start(fmt::format("worker {}", slot), spec_.worker_argv, place("worker", slot));
+  }
+
+  pid_t start(const std::string& name, std::vector<std::string> argv, std::map<std::string, std::string> env) {
     env["TRIREME_SECRET"] = secret_;
-    supervisor_.start({.name = name, .argv = std::move(argv), .env = std::move(env), .log = folder_.log(name)});
+    return supervisor_.start({.name = name, .argv = std::move(argv), .env = std::move(env), .log = folder_.log(name)});
   }
 
   std::map<std::string, std::string> place(const std::string& role, std::uint32_t rank) const {
@@ -137,8 +164,15 @@ class JobRunner {
   std::string tail(const std::string& name) const { return launch::tail_of_log(folder_.log(name), 10); }
 
   void on_exit(const launch::Exit& exit) {
-    if (exit.name.starts_with("worker")) --workers_running_;
+    const bool worker = exit.name.starts_with("worker");
+    if (worker) pids_.erase(slot_of(exit.name));
+    if (worker && dismissed_.erase(slot_of(exit.name)) > 0) {  // however it went, it was to go
+      if (slot_of(exit.name) < wanted_workers_) restart_at_[slot_of(exit.name)] = Deadline::Clock::now();
+      return;
+    }
     const bool bad = (exit.status != 0 || exit.signal != 0) && !exit.by_us;
+    if (bad && worker && survive(exit)) return;
+    exits_.push_back(exit);
     if (bad && ++failed_processes_ == 1) {
       watch_master(/*at_once=*/true);  // it may know more than an exit status tells
       // What the master was told by the process itself says most; that its connection ended says least.
@@ -147,10 +181,59 @@ class JobRunner {
         failure_ = fmt::format("{} {}; its log ends with:\n{}", culprit.name, culprit.how, tail(culprit.name));
       }
       stop(2s);
-    } else if (workers_running_ == 0 && !ending_) {
+    } else if (pids_.empty() && restart_at_.empty() && !ending_) {
       ending_ = true;
       watch_master(/*at_once=*/true);
       stop(5s);
+    }
+  }
+
+  static std::uint32_t slot_of(const std::string& name) {
+    return static_cast<std::uint32_t>(std::stoul(name.substr(name.find(' ') + 1)));
+  }
+
+  /// A worker ended badly: the others go on if the job can, and it is started again. False if that cannot be.
+  bool survive(const launch::Exit& exit) {
+    if (stopped_ || stopping_) return false;
+    watch_master(/*at_once=*/true);
+    const bool before_start = status_.state == JobState::kGathering && exit.signal != 0;
+    const bool running = status_.state == JobState::kRunning || status_.state == JobState::kWaiting;
+    if (!before_start && !(running && status_.plan.elastic)) return false;
+    const std::uint32_t slot = slot_of(exit.name);
+    const launch::RestartDecision decision = restarts_.on_end(slot, Deadline::Clock::now());
+    if (decision.again) restart_at_[slot] = decision.at;
+    last_end_ = fmt::format("{} {}; its log ends with:\n{}", exit.name, exit.how, tail(exit.name));
+    say(fmt::format("{} {}: {}", exit.name, exit.how, decision.reason));
+    if (pids_.empty() && (!decision.again || decision.avoided)) {  // nobody is left who could carry on meanwhile
+      failure_ = fmt::format("all workers failed too often; the last was {}", last_end_);
+      exits_.push_back(exit);
+      stop(2s);
+    }
+    return decision.again || !pids_.empty();
+  }
+
+  /// Starts those whose time has come, and as many or as few as somebody has asked for.
+  void restart_workers() {
+    if (stopped_ || stopping_ || status_.state == JobState::kFinished || status_.state == JobState::kFailed) return;
+    const auto now = Deadline::Clock::now();
+    for (auto entry = restart_at_.begin(); entry != restart_at_.end();) {
+      const auto [slot, at] = *entry;
+      if (at > now) {
+        ++entry;
+        continue;
+      }
+      entry = restart_at_.erase(entry);
+      if (slot < wanted_workers_) start_worker(slot);
+    }
+    if (status_.wanted_workers == 0 || status_.wanted_workers == wanted_workers_) return;
+    say(fmt::format("{} workers are wanted, there were {}", status_.wanted_workers, wanted_workers_));
+    wanted_workers_ = status_.wanted_workers;
+    for (std::uint32_t slot = 0; slot < wanted_workers_; ++slot) {
+      if (!pids_.contains(slot) && !restart_at_.contains(slot)) start_worker(slot);
+    }
+    for (const auto& [slot, pid] : pids_) {
+      if (slot < wanted_workers_ || !dismissed_.insert(slot).second) continue;
+      ::kill(pid, SIGTERM);  // it hands its work over and ends
     }
   }
 
@@ -162,7 +245,8 @@ class JobRunner {
     for (const Deadline deadline = Deadline::in(2s); !deadline.passed();) {
       std::optional<launch::Exit> culprit;
       for (const launch::Exit& exit : supervisor_.wait(Deadline::in(20ms))) {
-        if (exit.name.starts_with("worker")) --workers_running_;
+        if (exit.name.starts_with("worker")) pids_.erase(slot_of(exit.name));
+        exits_.push_back(exit);
         if (exit.name == blamed) culprit = exit;
       }
       if (culprit) return *culprit;
@@ -235,6 +319,7 @@ class JobRunner {
       if (!status.result.is_null()) outcome_.result = status.result;
       if (!status.result.is_null()) outcome_.result["clock_spread_max"] = status.spread_max;
       if (status.state == JobState::kFailed) failure_ = status.reason;
+      status_ = status;
       notice_end(status);
       tell_plan(status);
       if (!spec_.quiet && status.state != JobState::kFinished) line_.update(describe(status));
@@ -258,6 +343,7 @@ class JobRunner {
   const std::string secret_;
   launch::SignalWatcher signals_;
   launch::Supervisor supervisor_;
+  launch::RestartPolicy restarts_;
   observe::ProgressLine line_;
   LogFollower chief_log_;
   net::Loop loop_{"launch-net", 1};
@@ -265,7 +351,13 @@ class JobRunner {
   std::shared_ptr<net::Connection> connection_;
   Deadline next_look_ = Deadline::in(0s);
   std::optional<Deadline> finished_by_;
-  std::uint32_t workers_running_ = 0;
+  JobStatus status_;  // the master's last word
+  std::uint32_t wanted_workers_ = spec_.workers;
+  std::map<std::uint32_t, pid_t> pids_;                              // of the workers that run, by slot
+  std::map<std::uint32_t, Deadline::Clock::time_point> restart_at_;  // by slot
+  std::set<std::uint32_t> dismissed_;                                // slots whose process was told to go
+  std::string last_end_;                                             // how a worker last failed
+  std::vector<launch::Exit> exits_;                                  // those that count for the status
   std::uint32_t failed_processes_ = 0;
   bool stopping_ = false;  // a person asked
   bool stopped_ = false;   // the processes were told

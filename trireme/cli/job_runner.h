@@ -14,7 +14,12 @@ namespace trireme::cli {
 /// A whole job on this machine.
 struct JobSpec {
   std::uint32_t workers = 1;
+  std::uint32_t min_workers = 1;  ///< with fewer the job waits for more
+  std::uint32_t min_start = 0;    ///< see cluster::JobShape
   std::uint32_t servers = 1;
+  std::uint32_t restarts = 3;     ///< of each worker before it is avoided for a while
+  double wait_for_workers = 600;  ///< seconds to wait when too few are left
+  std::uint64_t max_views = 0;    ///< give up after so many memberships; 0 = never
   std::string transport = "auto";
   std::string throttle;                  ///< experiments: the speed of links, "100mbit"; empty = as fast as they go
   std::uint32_t latency_ms = 0;          ///< experiments: of what workers send each other in the background

@@ -39,6 +39,7 @@ int main(int argc, char** argv) {
   trireme::cli::Action action;
   trireme::cli::add_train(app, action);
   trireme::cli::add_run(app, action);
+  trireme::cli::add_scale(app, action);
   trireme::cli::add_serve(app, action);
   trireme::cli::add_master(app, action);
   trireme::cli::add_bench(app, action);

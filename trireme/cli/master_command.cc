@@ -16,6 +16,8 @@ namespace {
 
 struct MasterFlags {
   std::uint32_t workers = 1;
+  std::uint32_t min_workers = 1;
+  std::uint32_t min_start = 0;
   std::uint32_t servers = 1;
   std::string listen = "127.0.0.1:0";
   std::string advertise;
@@ -23,6 +25,8 @@ struct MasterFlags {
   std::string secret_file;
   double hang_after = 3;
   double gather_within = 120;
+  double wait_for_workers = 600;
+  std::uint64_t max_views = 0;
   bool allow_plain = false;
 };
 
@@ -39,16 +43,20 @@ int run_master(const MasterFlags& flags) {
   if (secret.empty()) fail<InvalidArgument>("a master needs the job's secret: give --secret-file, or TRIREME_SECRET");
   launch::SignalWatcher signals;
   const net::Address listen = net::parse_address(flags.listen);
-  cluster::Master master({.service = {.name = "master",
-                                      .host = listen.host,
-                                      .advertise = flags.advertise,
-                                      .port = listen.port,
-                                      .secret = secret,
-                                      .allow_plain = flags.allow_plain},
-                          .workers = flags.workers,
-                          .servers = flags.servers,
+  cluster::Master master({.service = {.door = {.name = "master",
+                                               .host = listen.host,
+                                               .advertise = flags.advertise,
+                                               .port = listen.port,
+                                               .secret = secret,
+                                               .allow_plain = flags.allow_plain}},
+                          .shape = {.workers = flags.workers,
+                                    .min_workers = flags.min_workers,
+                                    .min_start = flags.min_start,
+                                    .servers = flags.servers},
                           .hang_after = from_seconds(flags.hang_after),
-                          .gather_within = from_seconds(flags.gather_within)});
+                          .gather_within = from_seconds(flags.gather_within),
+                          .wait_for_workers = from_seconds(flags.wait_for_workers),
+                          .max_views = flags.max_views});
   log_info("listens", {{"address", master.address().text()}});
   if (!flags.announce.empty()) {
     write_file_atomically(flags.announce, as_bytes(nlohmann::json(master.address()).dump() + "\n"));
@@ -71,6 +79,11 @@ void add_master(CLI::App& app, Action& action) {
   auto* command = app.add_subcommand("master", "be the master of a job (for those who place processes)");
   auto flags = std::make_shared<MasterFlags>();
   command->add_option("--workers", flags->workers, "how many take part")->capture_default_str();
+  command->add_option("--min-workers", flags->min_workers, "with fewer the job waits for more")->capture_default_str();
+  command
+      ->add_option("--min-start", flags->min_start,
+                   "begin with as few as these when the time to gather is over; 0: with all or not at all")
+      ->capture_default_str();
   command->add_option("--servers", flags->servers, "how many take part")->capture_default_str();
   command->add_option("--listen", flags->listen, "host:port; port 0: any free one")->capture_default_str();
   command->add_option("--advertise", flags->advertise, "host that others are told, when listening on 0.0.0.0");
@@ -79,6 +92,12 @@ void add_master(CLI::App& app, Action& action) {
   command->add_option("--hang-after", flags->hang_after, "seconds of silence after which a member is given up")
       ->capture_default_str();
   command->add_option("--gather-within", flags->gather_within, "seconds to wait for all members")
+      ->capture_default_str();
+  command
+      ->add_option("--wait-for-workers", flags->wait_for_workers,
+                   "seconds to wait for more workers when too few are left")
+      ->capture_default_str();
+  command->add_option("--max-views", flags->max_views, "give up after so many memberships; 0: never")
       ->capture_default_str();
   command->add_flag("--allow-plain", flags->allow_plain, "accept other hosts without TLS: on a trusted network only");
   command->callback([flags, &action] { action = [flags] { return run_master(*flags); }; });

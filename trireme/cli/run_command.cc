@@ -4,13 +4,17 @@
 #include "trireme/base/error.h"
 #include "trireme/cli/commands.h"
 #include "trireme/cli/job_runner.h"
+#include "trireme/cli/train_flags.h"
 
 namespace trireme::cli {
 namespace {
 
 struct RunFlags {
-  std::uint32_t workers = 2;
+  std::string workers = "2";
   std::uint32_t servers = 1;
+  std::uint32_t restarts = 3;
+  double wait_for_workers = 600;
+  std::uint64_t max_views = 0;
   std::string transport = "auto";
   std::string throttle;
   std::uint32_t latency_ms = 0;
@@ -25,13 +29,19 @@ int run(const RunFlags& flags) {
   if (flags.program.empty()) {
     fail<InvalidArgument>("which program? trireme run -w 2 -s 1 -- ./my_program --its-own-flags");
   }
-  if (flags.workers == 0) fail<InvalidArgument>("--workers 0: somebody has to compute");
+  const WorkerRange workers = parse_workers(flags.workers);
+  if (workers.start == 0) fail<InvalidArgument>("--workers 0: somebody has to compute");
   net::parse_transport(flags.transport);
   if (!flags.throttle.empty()) net::parse_bit_rate(flags.throttle);
   const std::string name = std::filesystem::path(flags.program.front()).filename().string();
   const auto folder = observe::RunFolder::create({.path = flags.out, .model = name, .overwrite = flags.overwrite});
-  const JobOutcome outcome = run_job({.workers = flags.workers,
+  const JobOutcome outcome = run_job({.workers = workers.start,
+                                      .min_workers = workers.least,
+                                      .min_start = workers.range_given ? workers.least : 0,
                                       .servers = flags.servers,
+                                      .restarts = flags.restarts,
+                                      .wait_for_workers = flags.wait_for_workers,
+                                      .max_views = flags.max_views,
                                       .transport = flags.transport,
                                       .throttle = flags.throttle,
                                       .latency_ms = flags.latency_ms,
@@ -55,7 +65,18 @@ int run(const RunFlags& flags) {
 void add_run(CLI::App& app, Action& action) {
   auto* command = app.add_subcommand("run", "run a program of your own as the workers of a job");
   auto flags = std::make_shared<RunFlags>();
-  command->add_option("-w,--workers", flags->workers, "how many processes of the program")->capture_default_str();
+  command
+      ->add_option("-w,--workers", flags->workers,
+                   "how many processes of the program; 2:8: at most 8, and with fewer than 2 the job waits")
+      ->capture_default_str();
+  command
+      ->add_option("--restarts", flags->restarts,
+                   "how often a worker that dies is started again before it is avoided for a while; 0: never")
+      ->capture_default_str();
+  command->add_option("--wait-for-workers", flags->wait_for_workers, "seconds to wait for more when too few are left")
+      ->capture_default_str();
+  command->add_option("--max-views", flags->max_views, "give up after so many changes of who takes part; 0: never")
+      ->capture_default_str();
   command->add_option("-s,--servers", flags->servers, "how many parameter servers; 0: the program uses none")
       ->capture_default_str();
   command->add_option("--transport", flags->transport, "auto, shm, tcp or tls")->capture_default_str();

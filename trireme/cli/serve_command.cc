@@ -53,13 +53,13 @@ int serve(const ServeFlags& flags) {
   const std::size_t compute_threads =
       flags.threads < 0 ? ps::default_compute_threads() : static_cast<std::size_t>(flags.threads);
   set_up_logging({.role = fmt::format("server {}", place.rank)});
-  ps::Server server({.service = {.name = "server",
-                                 .host = place.listen.host,
-                                 .advertise = flags.advertise,
-                                 .port = place.listen.port,
-                                 .secret = place.secret,
-                                 .allow_plain = flags.allow_plain || place.transport == net::Transport::kTcp,
-                                 .bits_per_second = place.bits_per_second,
+  ps::Server server({.service = {.door = {.name = "server",
+                                          .host = place.listen.host,
+                                          .advertise = flags.advertise,
+                                          .port = place.listen.port,
+                                          .secret = place.secret,
+                                          .allow_plain = flags.allow_plain || place.transport == net::Transport::kTcp,
+                                          .bits_per_second = place.bits_per_second},
                                  .threads = ps::default_service_threads()},
                      .rank = place.rank,
                      .compute_threads = compute_threads});
@@ -70,7 +70,7 @@ int serve(const ServeFlags& flags) {
   const auto end = [&](const std::string& reason) { std::call_once(once, [&] { ended.set_value(reason); }); };
   cluster::Membership member(loop,
                              {.role = cluster::Role::kServer,
-                              .rank = place.rank,
+                              .slot = place.rank,
                               .master = place.master,
                               .own_address = server.address(),
                               .secret = place.secret,

@@ -81,7 +81,12 @@ int train(const TrainFlags& flags, const std::string& config) {
     std::fflush(stdout);  // before the progress, which goes to standard error
   }
   const JobOutcome outcome = run_job({.workers = flags.workers,
+                                      .min_workers = flags.min_workers,
+                                      .min_start = flags.min_start,
                                       .servers = flags.servers,
+                                      .restarts = flags.restarts,
+                                      .wait_for_workers = flags.wait_for_workers,
+                                      .max_views = flags.max_views,
                                       .transport = flags.transport,
                                       .throttle = flags.throttle,
                                       .latency_ms = flags.latency_ms,

@@ -1,5 +1,6 @@
 #include "trireme/cli/train_flags.h"
 
+#include <charconv>
 #include <cstdio>
 
 #include "trireme/base/error.h"
@@ -47,7 +48,20 @@ void declare(CLI::App& command, TrainFlags& flags) {
       ->group(what);
 
   const auto who = "Who takes part";
-  command.add_option("-w,--workers", flags.workers, "processes that compute gradients")
+  command
+      .add_option("-w,--workers", flags.worker_range,
+                  "processes that compute gradients; 2:8: at most 8, and with fewer than 2 the job waits")
+      ->capture_default_str()
+      ->group(who);
+  command
+      .add_option("--restarts", flags.restarts,
+                  "how often a worker that dies is started again before it is avoided for a while; 0: never")
+      ->capture_default_str()
+      ->group(who);
+  command.add_option("--wait-for-workers", flags.wait_for_workers, "seconds to wait for more when too few are left")
+      ->capture_default_str()
+      ->group(who);
+  command.add_option("--max-views", flags.max_views, "give up after so many changes of who takes part; 0: never")
       ->capture_default_str()
       ->group(who);
   command
@@ -131,7 +145,31 @@ void declare(CLI::App& command, TrainFlags& flags) {
       ->group(experiments);
 }
 
+WorkerRange parse_workers(const std::string& text) {
+  const auto number = [&](std::string_view digits) {
+    std::uint32_t value = 0;
+    const auto [stopped, problem] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    if (problem != std::errc() || stopped != digits.data() + digits.size() || digits.empty()) {
+      fail<InvalidArgument>("--workers {}: a number, or the least and the most of them, such as 2:8", text);
+    }
+    return value;
+  };
+  const auto colon = text.find(':');
+  if (colon == std::string::npos) return {.least = 1, .start = number(text)};
+  const WorkerRange range{.least = number(std::string_view(text).substr(0, colon)),
+                          .start = number(std::string_view(text).substr(colon + 1)),
+                          .range_given = true};
+  if (range.least == 0 || range.least > range.start) {
+    fail<InvalidArgument>("--workers {}: the least is 1 or more, and not above the most", text);
+  }
+  return range;
+}
+
 void settle(CLI::App& command, TrainFlags& flags) {
+  const WorkerRange range = parse_workers(flags.worker_range);
+  flags.workers = range.start;
+  flags.min_workers = range.least;
+  flags.min_start = range.range_given ? range.least : 0;
   const auto strategy = cluster::parse_strategy(flags.strategy);
   const auto unless_given = [&](const char* name, auto& flag, const auto& value) {
     CLI::Option& option = *command.get_option(name);

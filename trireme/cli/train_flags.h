@@ -14,7 +14,13 @@ struct TrainFlags {
   std::string model = "lenet";
   std::string data = "fashion-mnist";
   std::string data_dir;
-  std::uint32_t workers = 2;
+  std::string worker_range = "2";  ///< "4", or "2:8": at least 2, at most 8
+  std::uint32_t workers = 2;       ///< from it: at the start
+  std::uint32_t min_workers = 1;   ///< with fewer the job waits
+  std::uint32_t min_start = 0;     ///< it begins with fewer than all only if a range was given
+  std::uint32_t restarts = 3;
+  double wait_for_workers = 600;
+  std::uint64_t max_views = 0;
   std::uint32_t servers = 1;
   std::string strategy = "ps";
   std::string consistency;  ///< of strategy ps; empty for the others
@@ -51,11 +57,11 @@ struct TrainFlags {
   std::string out;
   bool overwrite = false;
   bool json = false;
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(TrainFlags, model, data, data_dir, workers, servers, strategy, consistency, buffers,
-                                 backup_workers, damp_stale, epochs, steps, batch, accumulate, optimizer, lr, momentum,
-                                 l2, clip_norm, clip_value, schedule, warmup, lanes, seed, device, threads, transport,
-                                 codec, throttle, latency_ms, trace_algorithms, timeline, time_limit, target_accuracy,
-                                 early_stop, log_every, slow, out, overwrite, json)
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(TrainFlags, model, data, data_dir, workers, min_workers, restarts, servers, strategy,
+                                 consistency, buffers, backup_workers, damp_stale, epochs, steps, batch, accumulate,
+                                 optimizer, lr, momentum, l2, clip_norm, clip_value, schedule, warmup, lanes, seed,
+                                 device, threads, transport, codec, throttle, latency_ms, trace_algorithms, timeline,
+                                 time_limit, target_accuracy, early_stop, log_every, slow, out, overwrite, json)
 };
 
 /// Declares the flags on `command`; after parsing they are in `flags`.
@@ -71,6 +77,14 @@ void check(const TrainFlags& flags);
 
 /// The dataset that the flags name. Throws InvalidArgument (no such set), IoError or Corrupt (its files).
 data::Split load_data(const TrainFlags& flags);
+
+/// "4" or "2:8". Throws InvalidArgument.
+struct WorkerRange {
+  std::uint32_t least = 1;   ///< with fewer the job waits
+  std::uint32_t start = 1;   ///< so many processes are started
+  bool range_given = false;  ///< then it may also begin with `least`
+};
+WorkerRange parse_workers(const std::string& text);
 
 /// A straggler for experiments: "1:10" makes worker 1 ten times as slow.
 struct Slow {

@@ -1,14 +1,14 @@
-// The master's decisions as pure functions of what it knows.
+#include "trireme/cluster/judgement.h"
+
 #include <algorithm>
 
 #include "trireme/base/error.h"
-#include "trireme/cluster/master.h"
 
 namespace trireme::cluster {
 
 Health judge_member(const MemberState& member, std::chrono::milliseconds hang_after) {
   if (member.left) return {};
-  const std::string who = fmt::format("{} {} (pid {})", to_string(member.role), member.rank, member.pid);
+  const std::string who = fmt::format("{} {} (pid {})", to_string(member.role), member.slot, member.pid);
   if (member.disconnected) return {true, who + " died: its connection to the master ended; see its log"};
   if (member.silent_for > hang_after) {
     return {true, fmt::format("{} hangs: no heartbeat for {:.1f} s; is it stopped, or its machine overloaded?", who,
@@ -17,19 +17,75 @@ Health judge_member(const MemberState& member, std::chrono::milliseconds hang_af
   return {};
 }
 
-std::string describe_missing(std::uint32_t workers, std::uint32_t servers, const std::vector<MemberState>& here) {
+std::string describe_missing(const JobShape& shape, const std::vector<MemberState>& here) {
   std::string text;
   const auto list = [&](Role role, std::uint32_t count) {
-    for (Rank rank = 0; rank < count; ++rank) {
-      const bool present = std::any_of(here.begin(), here.end(), [&](const MemberState& member) {
-        return member.role == role && member.rank == rank && !member.disconnected;
+    for (std::uint32_t slot = 0; slot < count; ++slot) {
+      const bool present = std::ranges::any_of(here, [&](const MemberState& member) {
+        return member.role == role && member.slot == slot && !member.disconnected && !member.left;
       });
-      if (!present) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", to_string(role), rank);
+      if (!present) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", to_string(role), slot);
     }
   };
-  list(Role::kServer, servers);
-  list(Role::kWorker, workers);
+  list(Role::kServer, shape.servers);
+  list(Role::kWorker, shape.workers);
   return text;
+}
+
+namespace {
+
+std::string names(const std::vector<Candidate>& workers) {
+  std::string text;
+  for (const Candidate& worker : workers) text += fmt::format("{}{}", text.empty() ? "" : ", ", worker.slot);
+  return (workers.size() == 1 ? "worker " : "workers ") + text;
+}
+
+/// Who has been here longest first: the chief stays the chief as long as it lives.
+bool before(const Candidate& a, const Candidate& b) {
+  const auto age = [](const Candidate& worker) { return worker.since == 0 ? ~View{0} : worker.since; };
+  return std::pair(age(a), a.slot) < std::pair(age(b), b.slot);
+}
+
+}  // namespace
+
+ViewDecision decide_view(const Situation& situation) {
+  using Kind = ViewDecision::Kind;
+  std::vector<Candidate> members;
+  std::vector<Candidate> newcomers;
+  for (const Candidate& worker : situation.workers) {
+    if (worker.in_view) members.push_back(worker);
+    if (!worker.in_view && worker.ready) newcomers.push_back(worker);
+  }
+  std::ranges::sort(members, before);
+  std::ranges::sort(newcomers, before);
+  const auto done = [](const Candidate& worker) { return worker.done; };
+  const bool ending = std::ranges::any_of(members, done);
+  const std::size_t room = situation.most_workers - std::min<std::size_t>(situation.most_workers, members.size());
+  newcomers.resize(std::min(newcomers.size(), ending && !members.empty() ? 0 : room));
+
+  std::string reason;
+  if (situation.broken) {
+    reason = "somebody is gone";
+  } else if (std::ranges::any_of(members, [](const Candidate& worker) { return worker.ready && !worker.done; })) {
+    reason = "a member cannot go on in this view";
+  } else if (!newcomers.empty()) {
+    reason = names(newcomers) + (newcomers.size() == 1 ? " wants" : " want") + " to take part";
+  } else {
+    return {.kind = Kind::kKeep, .reason = "all is well", .workers = {}};
+  }
+  if (situation.meet && !std::ranges::all_of(members, [](const Candidate& worker) { return worker.ready; })) {
+    return {.kind = Kind::kRegroup, .reason = reason, .workers = {}};
+  }
+  const std::size_t count = members.size() + newcomers.size();
+  if (count == 0 || (count < situation.shape.min_workers && !ending)) {
+    return {.kind = Kind::kWait,
+            .reason = fmt::format("{} of at least {} workers are here", count, situation.shape.min_workers),
+            .workers = {}};
+  }
+  ViewDecision decision{.kind = Kind::kForm, .reason = reason, .workers = {}};
+  members.insert(members.end(), newcomers.begin(), newcomers.end());
+  for (const Candidate& worker : members) decision.workers.push_back(worker.id);
+  return decision;
 }
 
 }  // namespace trireme::cluster

@@ -11,7 +11,7 @@ std::uint64_t lease_size(std::uint64_t remaining, std::uint32_t workers) {
   return std::clamp<std::uint64_t>(remaining / (8 * static_cast<std::uint64_t>(std::max(1u, workers))), 1, kLargest);
 }
 
-UnitRange LeaseBook::next(Rank worker) {
+UnitRange LeaseBook::next(MemberId worker) {
   UnitRange range;
   if (!returned_.empty()) {
     range = returned_.back();
@@ -26,7 +26,7 @@ UnitRange LeaseBook::next(Rank worker) {
   return range;
 }
 
-void LeaseBook::finish(Rank worker, UnitRange range) {
+void LeaseBook::finish(MemberId worker, UnitRange range) {
   auto& held = held_[worker];
   const auto lease = std::find_if(held.begin(), held.end(), [&](const UnitRange& candidate) {
     return candidate.first == range.first && range.count > 0 && range.count <= candidate.count;
@@ -41,7 +41,7 @@ void LeaseBook::finish(Rank worker, UnitRange range) {
   if (lease->count == 0) held.erase(lease);
 }
 
-void LeaseBook::give_back(Rank worker) {
+void LeaseBook::give_back(MemberId worker) {
   auto& held = held_[worker];
   returned_.insert(returned_.end(), held.begin(), held.end());
   held.clear();

@@ -19,13 +19,13 @@ class LeaseBook {
   LeaseBook(std::uint64_t total, std::uint32_t workers) : total_(total), workers_(workers) {}
 
   /// The next lease of `worker`; empty if nothing is left to give out.
-  UnitRange next(Rank worker);
+  UnitRange next(MemberId worker);
 
   /// Throws InvalidArgument if `worker` does not hold `range`.
-  void finish(Rank worker, UnitRange range);
+  void finish(MemberId worker, UnitRange range);
 
   /// Takes back what `worker` has not finished; it will be given out again first.
-  void give_back(Rank worker);
+  void give_back(MemberId worker);
 
   bool over() const { return finished_ == total_; }
   std::uint64_t finished() const { return finished_; }
@@ -36,7 +36,7 @@ class LeaseBook {
   std::uint64_t next_ = 0;
   std::uint64_t finished_ = 0;
   std::vector<UnitRange> returned_;
-  std::map<Rank, std::vector<UnitRange>> held_;
+  std::map<MemberId, std::vector<UnitRange>> held_;
 };
 
 }  // namespace trireme::cluster

@@ -2,12 +2,18 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <condition_variable>
 
 #include "trireme/base/error.h"
 #include "trireme/base/log.h"
 
 namespace trireme::cluster {
+namespace {
+
+constexpr auto kRegroupWithin = 24h;  // the master gives up long before, and says so
+
+}  // namespace
 
 Membership::Membership(net::Loop& loop, MembershipOptions options, Events events)
     : options_(std::move(options)), events_(std::move(events)) {
@@ -20,10 +26,9 @@ Membership::Membership(net::Loop& loop, MembershipOptions options, Events events
                              .transport = transport,
                              .peer_name = "the master",
                              .deadline = Deadline::in(std::min<std::chrono::milliseconds>(options_.join_within, 30s))});
-  const JoinRequest request{
-      .role = options_.role, .rank = options_.rank, .pid = ::getpid(), .address = options_.own_address};
-  view_ = connection_->call<ViewInfo>(kJoin, 0, request, Deadline::in(options_.join_within), "the request to join");
-  log_info("joined the job", {{"view", view_.view}, {"workers", view_.workers}, {"servers", view_.servers.size()}});
+  if (join({}, options_.join_within).over) fail<StaleView>("the job was over before this process could join it");
+  log_info("joined the job",
+           {{"view", view_.view}, {"workers", view_.workers.size()}, {"servers", view_.servers.size()}});
   thread_ = std::jthread([this](const std::stop_token& stop) { beat(stop); });
 }
 
@@ -33,8 +38,50 @@ Membership::~Membership() {
   if (thread_.joinable()) thread_.join();
 }
 
+JoinReply Membership::join(JoinRequest request, std::chrono::milliseconds within) {
+  request.role = options_.role;
+  request.slot = options_.slot;
+  request.pid = ::getpid();
+  request.address = options_.own_address;
+  const auto reply =
+      connection_->call<JoinReply>(kJoin, request.view, request, Deadline::in(within), "the request to join");
+  if (reply.over) return reply;
+  const std::lock_guard lock(mutex_);
+  member_ = reply.member;
+  view_ = reply.view;
+  return reply;
+}
+
+bool Membership::regroup(const std::string& reason, bool done) {
+  const JoinReply reply =
+      join({.member = member(), .view = view().view, .reason = reason, .done = done}, kRegroupWithin);
+  if (!reply.over) {
+    log_info("goes on in another view",
+             {{"view", reply.view.view}, {"workers", reply.view.workers.size()}, {"rank", rank()}});
+  }
+  return !reply.over;
+}
+
+ViewInfo Membership::view() const {
+  const std::lock_guard lock(mutex_);
+  return view_;
+}
+
+MemberId Membership::member() const {
+  const std::lock_guard lock(mutex_);
+  return member_;
+}
+
+Rank Membership::rank() const {
+  const std::lock_guard lock(mutex_);
+  const auto& members = options_.role == Role::kWorker ? view_.workers : view_.servers;
+  const auto found = std::ranges::find(members, member_, &MemberInfo::id);
+  TRIREME_CHECK(found != members.end(), "member {} is not in view {}", member_, view_.view);
+  return static_cast<Rank>(found - members.begin());
+}
+
 void Membership::set_plan(const Plan& plan) {
-  connection_->call<Done>(kPlan, view_.view, plan, Deadline::in(options_.master_silent_after), "the plan");
+  connection_->call<Done>(kPlan, view().view, plan, Deadline::in(options_.master_silent_after), "the plan");
 }
 
 void Membership::report(const WorkDone& work) {
@@ -47,24 +94,24 @@ void Membership::report(const WorkDone& work) {
 }
 
 LeaseReply Membership::lease(const std::vector<UnitRange>& finished) {
-  return connection_->call<LeaseReply>(kLease, view_.view, LeaseRequest{options_.rank, finished},
+  return connection_->call<LeaseReply>(kLease, view().view, LeaseRequest{member(), finished},
                                        Deadline::in(options_.master_silent_after), "the request for work");
 }
 
 void Membership::post_result(const nlohmann::json& result) {
-  connection_->call<Done>(kResult, view_.view, ResultReport{result}, Deadline::in(options_.master_silent_after),
+  connection_->call<Done>(kResult, view().view, ResultReport{result}, Deadline::in(options_.master_silent_after),
                           "the result");
 }
 
 void Membership::request_stop(const std::string& reason) {
-  connection_->call<Done>(kStop, view_.view, StopRequest{reason}, Deadline::in(options_.master_silent_after),
+  connection_->call<Done>(kStop, view().view, StopRequest{reason}, Deadline::in(options_.master_silent_after),
                           "the request to stop");
 }
 
 void Membership::leave(const std::string& failure) {
   if (options_.role == Role::kWorker && failure.empty()) send_heartbeat();
   thread_.request_stop();
-  connection_->call<Done>(kLeave, view_.view, LeaveNotice{options_.role, options_.rank, failure},
+  connection_->call<Done>(kLeave, view().view, LeaveNotice{member(), failure},
                           Deadline::in(options_.master_silent_after), "the goodbye");
 }
 
@@ -88,14 +135,15 @@ void Membership::beat(const std::stop_token& stop) {
 
 void Membership::send_heartbeat(bool last) {
   const std::lock_guard one_at_a_time(beat_mutex_);
-  Heartbeat heartbeat{.role = options_.role, .rank = options_.rank, .last = last};
+  Heartbeat heartbeat{.last = last};
   {
     const std::lock_guard lock(mutex_);
+    heartbeat.member = member_;
     heartbeat.work = unreported_;
     unreported_ = {.clock = unreported_.clock, .lr = unreported_.lr};
   }
   if (events_.clocks) heartbeat.clocks = events_.clocks();
-  const auto reply = connection_->call<HeartbeatReply>(kHeartbeat, view_.view, heartbeat,
+  const auto reply = connection_->call<HeartbeatReply>(kHeartbeat, view().view, heartbeat,
                                                        Deadline::in(options_.master_silent_after), "a heartbeat");
   for (const MetricsRow& row : reply.rows) {
     if (events_.on_row) events_.on_row(row);
@@ -103,6 +151,19 @@ void Membership::send_heartbeat(bool last) {
   if (reply.stop && !std::exchange(stop_told_, true) && events_.on_stop) events_.on_stop();
   if (reply.over && !std::exchange(over_told_, true) && events_.on_over) events_.on_over();
   if (!reply.abort.empty()) tell_abort(reply.abort);
+  if (heartbeat.member == member()) tell_regroup(reply);
+}
+
+void Membership::tell_regroup(const HeartbeatReply& reply) {
+  if (!events_.on_regroup) return;
+  const View ours = view().view;
+  std::pair<View, Regroup> news{reply.view, reply.regroup};
+  if (reply.expelled) news = {ours, Regroup::kNow};
+  if (news.second == Regroup::kNo || news.first != ours || regroup_told_ == news) return;
+  regroup_told_ = news;
+  const std::string reason =
+      reply.expelled ? "this process is no member any more: it was silent for too long, or cut off" : reply.reason;
+  events_.on_regroup(news.first, news.second, reason);
 }
 
 void Membership::tell_abort(const std::string& reason) {

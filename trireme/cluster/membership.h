@@ -14,7 +14,7 @@ namespace trireme::cluster {
 
 struct MembershipOptions {
   Role role = Role::kWorker;
-  Rank rank = 0;
+  std::uint32_t slot = 0;  ///< which of the processes of its role
   net::Address master;
   net::Address own_address;  ///< where this process listens: servers for workers, workers for each other
   std::string secret;
@@ -34,6 +34,10 @@ class Membership {
     std::function<void()> on_over;                            ///< all workers are done
     std::function<void(const MetricsRow&)> on_row;            ///< chief only: a row of metrics
     std::function<ClockReport()> clocks;                      ///< servers: asked before each heartbeat
+
+    /// Workers: the members of `view` have to meet in the next one, see `regroup`. Once per view, and once more if
+    /// what was to be after the step has to be now.
+    std::function<void(View view, Regroup when, const std::string& reason)> on_regroup;
   };
 
   /// Joins and waits until everybody is here. Throws Timeout naming who is missing, PeerLost, Unauthenticated.
@@ -42,7 +46,16 @@ class Membership {
   /// Stops the heartbeats; says nothing to the master: see leave().
   ~Membership();
 
-  const ViewInfo& view() const { return view_; }
+  ViewInfo view() const;
+
+  /// This process's place in the view.
+  Rank rank() const;
+
+  /// Leaves the present view and waits for the next one with this process in it; false if the job has ended. As long
+  /// as there are too few workers for one, this blocks. With `done` all steps are made: there is a next view only if
+  /// the chief dies before the end. A process that was expelled becomes a member again.
+  /// Throws what the master refused, PeerLost if it is gone.
+  bool regroup(const std::string& reason, bool done = false);
 
   void set_plan(const Plan& plan);
 
@@ -66,14 +79,19 @@ class Membership {
   void beat(const std::stop_token& stop);
   void send_heartbeat(bool last = false);
   void tell_abort(const std::string& reason);  // once; with beat_mutex_
+  void tell_regroup(const HeartbeatReply& reply);
+  JoinReply join(JoinRequest request, std::chrono::milliseconds within);
+  MemberId member() const;
 
   MembershipOptions options_;
   Events events_;
   std::shared_ptr<net::Connection> connection_;
-  ViewInfo view_;
   std::mutex beat_mutex_;  // one heartbeat at a time, so that rows arrive in order
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
+  MemberId member_ = 0;  // guarded by mutex_
+  ViewInfo view_;        // guarded by mutex_
   WorkDone unreported_;  // guarded by mutex_
+  std::pair<View, Regroup> regroup_told_{0, Regroup::kNo};
   bool stop_told_ = false;
   bool over_told_ = false;
   bool abort_told_ = false;

@@ -7,6 +7,7 @@ namespace trireme::cluster {
 namespace {
 
 constexpr auto kRecently = 3s;
+constexpr std::uint32_t kMostWorkers = 1u << 16;
 
 }  // namespace
 
@@ -20,7 +21,12 @@ void ProgressBoard::Sums::add(const WorkDone& work) {
 }
 
 void ProgressBoard::add(Rank worker, const WorkDone& work, Time now) {
-  if (worker >= clocks_.size()) return;
+  if (clocks_.empty() || worker >= kMostWorkers) return;  // nothing is planned yet; nobody has so many
+  if (worker >= left_.size()) {                           // it came later
+    left_.resize(worker + 1, false);
+    if (!clocks_told_) clocks_.resize(worker + 1, 0);
+  }
+  left_[worker] = false;
   reported_step_ = std::max(reported_step_, work.clock);
   lr_ = work.lr;
   if (work.samples == 0) return;
@@ -81,7 +87,7 @@ MetricsRow ProgressBoard::row(const Sums& sums, double over_seconds, Time now) c
   const std::vector<Step> all_clocks = clocks();
   for (std::size_t worker = 0; worker < all_clocks.size(); ++worker) {
     row.clock_max = std::max(row.clock_max, all_clocks[worker]);
-    if (!left_[worker]) slowest = std::min(slowest, all_clocks[worker]);
+    if (worker >= left_.size() || !left_[worker]) slowest = std::min(slowest, all_clocks[worker]);
   }
   row.clock_min = slowest == ~Step{0} ? row.clock_max : slowest;
   row.step = plan_.leased ? samples_ / std::max<std::uint64_t>(1, plan_.batch) : reported_step_;

@@ -15,9 +15,13 @@ enum class Role { kWorker, kServer };
 
 std::string to_string(Role role);
 
+/// One process's part in a job. Never given twice: a restarted process is another member, and whatever its predecessor
+/// still sends is refused. 0 = none yet.
+using MemberId = std::uint64_t;
+
 /// What members and observers may ask the master.
 enum Request : std::uint16_t {
-  kJoin = 1,       ///< JoinRequest -> ViewInfo, when everybody is here
+  kJoin = 1,       ///< JoinRequest -> JoinReply, when there is a view with this process in it
   kHeartbeat = 2,  ///< Heartbeat -> HeartbeatReply
   kPlan = 3,       ///< Plan -> Done: how long the job is; all workers say the same
   kLease = 4,      ///< LeaseRequest -> LeaseReply: work for asynchronous workers
@@ -25,6 +29,7 @@ enum Request : std::uint16_t {
   kResult = 6,     ///< ResultReport -> Done: what the job achieved, from the chief
   kStop = 7,       ///< StopRequest -> Done: finish the step and end
   kLeave = 8,      ///< LeaveNotice -> Done: a member ends on purpose
+  kScale = 9,      ///< ScaleRequest -> Done: how many workers there should be from now on
 };
 
 struct Done {
@@ -32,21 +37,44 @@ struct Done {
   NLOHMANN_DEFINE_TYPE_INTRUSIVE(Done, ok)
 };
 
+/// A process wants to be in the next view: a new one, or a member of the present view that cannot go on in it.
 struct JoinRequest {
   Role role = Role::kWorker;
-  Rank rank = 0;
+  std::uint32_t slot = 0;  ///< which of the processes of its role: what people call it by
   std::int64_t pid = 0;
   net::Address address;  ///< where it listens: servers for workers, workers for each other
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(JoinRequest, role, rank, pid, address)
+  MemberId member = 0;   ///< 0 = new
+  View view = 0;         ///< the view that it has come from
+  std::string reason;    ///< why it cannot stay there
+  bool done = false;     ///< it has made all steps: waits for the end, or to make up for a chief that dies before that
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(JoinRequest, role, slot, pid, address, member, view, reason, done)
+};
+
+struct MemberInfo {
+  MemberId id = 0;
+  std::uint32_t slot = 0;
+  std::int64_t pid = 0;
+  net::Address address;
+  View since = 0;  ///< the view in which it first took part
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(MemberInfo, id, slot, pid, address, since)
 };
 
 /// A numbered membership of the job.
 struct ViewInfo {
   View view = 0;
-  std::uint32_t workers = 0;
-  std::vector<net::Address> servers;           ///< by rank
-  std::vector<net::Address> worker_addresses;  ///< by rank: where they listen for each other
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(ViewInfo, view, workers, servers, worker_addresses)
+  std::vector<MemberInfo> workers;  ///< by rank: who has been here longest comes first, and is the chief
+  std::vector<MemberInfo> servers;  ///< by rank, which is their slot
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(ViewInfo, view, workers, servers)
+
+  std::vector<net::Address> worker_addresses() const;
+  std::vector<net::Address> server_addresses() const;
+};
+
+struct JoinReply {
+  MemberId member = 0;
+  bool over = false;  ///< the job has ended: there is no further view
+  ViewInfo view;
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(JoinReply, member, over, view)
 };
 
 /// How long the job is. A unit is one lane of one step: what an asynchronous worker takes at a time.
@@ -56,9 +84,10 @@ struct Plan {
   std::uint64_t batch = 0;
   Lane lanes = 1;
   bool leased = false;   ///< asynchronous: units are given out by the master
+  bool elastic = false;  ///< the others go on when a worker dies
   Step log_every = 10;   ///< global steps per row of metrics
   std::string strategy;  ///< how gradients become an update, for people: "allreduce", "ps:bsp"
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(Plan, steps, steps_per_epoch, batch, lanes, leased, log_every, strategy)
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(Plan, steps, steps_per_epoch, batch, lanes, leased, elastic, log_every, strategy)
   bool operator==(const Plan&) const = default;
 };
 
@@ -80,12 +109,11 @@ struct ClockReport {
 };
 
 struct Heartbeat {
-  Role role = Role::kWorker;
-  Rank rank = 0;
+  MemberId member = 0;
   WorkDone work;       ///< from workers
   ClockReport clocks;  ///< from servers
   bool last = false;   ///< complete the row of metrics in progress
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(Heartbeat, role, rank, work, clocks, last)
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(Heartbeat, member, work, clocks, last)
 };
 
 /// One line of metrics over all workers.
@@ -104,12 +132,23 @@ struct MetricsRow {
                                  clock_max, seconds)
 };
 
+/// What is wrong with a view.
+enum class Regroup {
+  kNo,
+  kAfterStep,  ///< somebody wants to come or go: meet in the next view after a step that all agree on
+  kNow,        ///< somebody is gone: nothing in this view will be finished
+};
+
 struct HeartbeatReply {
-  bool stop = false;             ///< end after the current step
-  bool over = false;             ///< all workers are done: servers may go
-  std::string abort;             ///< not empty: the job has failed, for this reason; end now
+  bool stop = false;  ///< end after the current step
+  bool over = false;  ///< all workers are done: servers may go
+  std::string abort;  ///< not empty: the job has failed, for this reason; end now
+  View view = 0;      ///< `regroup` is about this one
+  Regroup regroup = Regroup::kNo;
+  std::string reason;            ///< of `regroup`
+  bool expelled = false;         ///< this process is no member any more: it was silent for too long, or cut off
   std::vector<MetricsRow> rows;  ///< for the chief: rows completed since its last heartbeat
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(HeartbeatReply, stop, over, abort, rows)
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(HeartbeatReply, stop, over, abort, view, regroup, reason, expelled, rows)
 };
 
 /// Units [first, first + count).
@@ -121,9 +160,9 @@ struct UnitRange {
 };
 
 struct LeaseRequest {
-  Rank worker = 0;
+  MemberId member = 0;
   std::vector<UnitRange> finished;
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(LeaseRequest, worker, finished)
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(LeaseRequest, member, finished)
 };
 
 struct LeaseReply {
@@ -139,10 +178,14 @@ struct StopRequest {
 };
 
 struct LeaveNotice {
-  Role role = Role::kWorker;
-  Rank rank = 0;
-  std::string failure;  ///< empty = its work is done
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(LeaveNotice, role, rank, failure)
+  MemberId member = 0;
+  std::string failure;  ///< empty = its work is done, or it was asked to go
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(LeaveNotice, member, failure)
+};
+
+struct ScaleRequest {
+  std::uint32_t workers = 0;
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(ScaleRequest, workers)
 };
 
 struct ResultReport {
@@ -150,7 +193,13 @@ struct ResultReport {
   NLOHMANN_DEFINE_TYPE_INTRUSIVE(ResultReport, result)
 };
 
-enum class JobState { kGathering, kRunning, kFailed, kFinished };
+enum class JobState {
+  kGathering,
+  kRunning,
+  kWaiting,  ///< too few workers are left: waits for more
+  kFailed,
+  kFinished
+};
 
 std::string to_string(JobState state);
 
@@ -162,8 +211,11 @@ struct JobStatus {
   MetricsRow now;       ///< over the last moments
   Step spread_max = 0;  ///< the largest clock spread seen
   std::vector<Step> clocks;
+  std::vector<std::uint32_t> workers;  ///< the slots of those in the view, by rank
+  std::uint32_t wanted_workers = 0;    ///< how many there should be: the launcher starts and ends processes by it
   nlohmann::json result;
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(JobStatus, state, reason, view, plan, now, spread_max, clocks, result)
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(JobStatus, state, reason, view, plan, now, spread_max, clocks, workers, wanted_workers,
+                                 result)
 };
 
 }  // namespace trireme::cluster

@@ -18,7 +18,10 @@ bool has_root(OperationKind kind) {
 }  // namespace
 
 Call make_call(const Operation& operation, std::uint64_t number) {
-  const ConstArray data = operation.in.count > 0 ? operation.in : ConstArray(operation.out);
+  // A rank without elements still has a type: on the side that every rank of the operation uses.
+  const bool by_output =
+      operation.in.count == 0 && (operation.out.count > 0 || operation.kind == OperationKind::kScatter);
+  const ConstArray data = by_output ? ConstArray(operation.out) : operation.in;
   Call call{.number = number,
             .dtype = data.dtype,
             .kind = operation.kind,

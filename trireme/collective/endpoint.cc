@@ -144,7 +144,9 @@ class Endpoint::Impl {
 
   ProvenStream accept(const LinkName& name, Deadline deadline) {
     std::unique_lock lock(mutex_);
-    const bool here = arrived_.wait_until(lock, deadline.at(), [&] { return waiting_.contains(name); });
+    const bool here =
+        arrived_.wait_until(lock, deadline.at(), [&] { return waiting_.contains(name) || name.view < view_; });
+    if (name.view < view_) fail<StaleView>("view {} ended while its ranks still connected", name.view);
     if (!here) {
       fail<Timeout>("rank {} did not connect to rank {} within {:.1f} s (view {}, group '{}'): did it start?",
                     name.from, name.to, static_cast<double>(deadline.allowed().count()) / 1000.0, name.view,
@@ -156,9 +158,12 @@ class Endpoint::Impl {
   }
 
   void enter_view(View view) {
-    const std::lock_guard lock(mutex_);
-    view_ = std::max(view_, view);
-    std::erase_if(waiting_, [&](const auto& entry) { return entry.first.view < view_; });
+    {
+      const std::lock_guard lock(mutex_);
+      view_ = std::max(view_, view);
+      std::erase_if(waiting_, [&](const auto& entry) { return entry.first.view < view_; });
+    }
+    arrived_.notify_all();
   }
 
   EndpointOptions options_;
@@ -182,9 +187,12 @@ net::Loop& Endpoint::loop() { return impl_->loop_; }
 
 ProvenStream Endpoint::connect(const net::Address& peer, const LinkName& name, net::Transport transport,
                                Deadline deadline) {
-  ProvenStream proven = net::dial(
-      loop(), peer,
-      {.secret = secret(), .transport = transport, .peer_name = fmt::format("rank {}", name.to), .deadline = deadline});
+  ProvenStream proven = net::dial(loop(), peer,
+                                  {.secret = secret(),
+                                   .transport = transport,
+                                   .peer_name = fmt::format("rank {}", name.to),
+                                   .deadline = deadline,
+                                   .await_listener = false});  // its address is known because it listens
   auto verdict = with_stream(proven, [&](auto& stream, auto& socket) {
     return asio::co_spawn(socket.get_executor(), introduce(stream, encode(name)), asio::use_future);
   });

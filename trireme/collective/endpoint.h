@@ -51,7 +51,7 @@ class Endpoint {
   net::ProvenStream connect(const net::Address& peer, const LinkName& name, net::Transport transport,
                             Deadline deadline);
 
-  /// Waits for a peer to connect. Throws Timeout.
+  /// Waits for a peer to connect. Throws Timeout; StaleView if a later view is entered meanwhile.
   net::ProvenStream accept(const LinkName& name, Deadline deadline);
 
   /// Connections of earlier views are refused from now on, those waiting are dropped.

@@ -11,7 +11,7 @@
 
 namespace trireme::collective {
 
-// What engines of others (MPI, NCCL) need around them to keep the promises of Backend.
+// What every engine needs to keep the promises of Backend: all ranks come to the same verdict about their calls.
 
 /// Compares what the ranks ask for; `calls` is by rank and the same on all ranks, so all come to the same verdict.
 /// Throws InvalidArgument that names two ranks, this one among them if it differs from anybody.

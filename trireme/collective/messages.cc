@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "trireme/base/error.h"
+#include "trireme/collective/engine_support.h"
 
 namespace trireme::collective {
 namespace {
@@ -142,9 +143,8 @@ struct Messages::Link {
       case Kind::kRefuse: {
         const auto send = first_unanswered();
         const std::string text =
-            fmt::format("the ranks do not agree: rank {} sends {} {}, rank {} receives {} {}", owner.rank(),
-                        send->get()->operation->in.count, name_of(send->get()->operation->in.dtype), peer,
-                        in_header.count, name_of(in_header.dtype));
+            describe_message_mismatch(owner.rank(), send->get()->operation->in, peer,
+                                      {in_header.dtype, nullptr, static_cast<std::size_t>(in_header.count)});
         const Backend::Done done = std::move(send->get()->done);
         sends.erase(send);
         done(std::make_exception_ptr(InvalidArgument(text)));
@@ -181,9 +181,8 @@ struct Messages::Link {
         recv.accepted = true;
         if (out.count == 0) end(recvs, nullptr);
       } else {
-        end(recvs, std::make_exception_ptr(InvalidArgument(
-                       fmt::format("the ranks do not agree: rank {} sends {} {}, rank {} receives {} {}", peer,
-                                   offer.count, name_of(offer.dtype), owner.rank(), out.count, name_of(out.dtype)))));
+        const ConstArray sent(offer.dtype, nullptr, offer.count);
+        end(recvs, std::make_exception_ptr(InvalidArgument(describe_message_mismatch(peer, sent, owner.rank(), out))));
       }
     }
   }

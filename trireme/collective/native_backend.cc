@@ -8,6 +8,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/log.h"
+#include "trireme/collective/engine_support.h"
 
 namespace trireme::collective {
 namespace {
@@ -146,42 +147,30 @@ void NativeBackend::meet(const Operation& operation, const Doing& doing) {
   }
 }
 
-void NativeBackend::compare(const Operation& operation, const Meeting& meeting) {
-  const Call& ours = meeting.calls[rank()];
+void NativeBackend::compare(const Operation& operation, Meeting& meeting) {
+  agree(rank(), meeting.calls);
+  if (operation.kind != OperationKind::kAllToAll) return;
+  meeting.parts.clear();
   for (Rank peer = 0; peer < size(); ++peer) {
-    if (match(ours, meeting.calls[peer])) continue;
-    fail<InvalidArgument>("{}", describe_mismatch(rank(), ours, peer, meeting.calls[peer]));
+    const auto theirs = parts_shown_by(peer, meeting);
+    meeting.parts.insert(meeting.parts.end(), theirs.begin(), theirs.end());
   }
-  if (operation.kind == OperationKind::kAllToAll) compare_parts(operation, meeting);
+  agree_on_parts(operation, meeting.parts, size());
 }
 
-/// Compares what each rank gives with what the other takes, for all pairs, so that all ranks come to the same verdict.
-/// Returns the largest part.
-std::size_t NativeBackend::compare_parts(const Operation& operation, const Meeting& meeting) {
-  LocalGroup* group = mesh_.local();
-  const auto counts = [&](Rank peer) -> std::span<const std::uint64_t> {
-    if (group != nullptr && topology_.one_host()) return group->table(peer, meeting.round);
-    if (peer != rank() && !meeting.trailers[peer].empty()) {
-      return {reinterpret_cast<const std::uint64_t*>(meeting.trailers[peer].data()), 2 * std::size_t{size()}};
-    }
-    if (peer == rank()) return {reinterpret_cast<const std::uint64_t*>(trailer_.data()), 2 * std::size_t{size()}};
-    const auto& local = mesh_.local_ranks();
-    return group->table(static_cast<std::uint32_t>(std::ranges::lower_bound(local, peer) - local.begin()),
-                        meeting.round);
-  };
-  std::size_t most = 0;
-  for (Rank from = 0; from < size(); ++from) {
-    for (Rank to = 0; to < size(); ++to) {
-      const std::uint64_t gives = counts(from)[to];
-      const std::uint64_t takes = counts(to)[size() + from];
-      if (gives != takes) {
-        fail<InvalidArgument>("the ranks do not agree in {}: rank {} gives {} elements to rank {}, which takes {}",
-                              describe(operation), from, gives, to, takes);
-      }
-      most = std::max<std::size_t>(most, gives);
-    }
+/// What a rank has shown beside its call of an all_to_all: in shared memory, or over the network.
+std::span<const std::uint64_t> NativeBackend::parts_shown_by(Rank peer, const Meeting& meeting) {
+  const std::size_t numbers = 2 * std::size_t{size()};
+  const auto& local = mesh_.local_ranks();
+  const auto place = std::ranges::lower_bound(local, peer);
+  if (mesh_.local() != nullptr && place != local.end() && *place == peer) {
+    return mesh_.local()->table(static_cast<std::uint32_t>(place - local.begin()), meeting.round).first(numbers);
   }
-  return most;
+  const std::vector<std::byte>& sent = peer == rank() ? trailer_ : meeting.trailers[peer];
+  if (sent.size() != numbers * sizeof(std::uint64_t)) {
+    fail<Corrupt>("rank {} shows {} bytes of parts where {} numbers were due", peer, sent.size(), numbers);
+  }
+  return {reinterpret_cast<const std::uint64_t*>(sent.data()), numbers};
 }
 
 Team NativeBackend::everybody(const Operation& operation, const Doing& doing) {
@@ -252,7 +241,7 @@ void NativeBackend::move_locally(const Operation& operation, const Doing& doing,
     case OperationKind::kScatter:
       return shared_memory::scatter(mesh_, operation, doing);
     case OperationKind::kAllToAll:
-      return shared_memory::all_to_all(mesh_, operation, doing, compare_parts(operation, meeting));
+      return shared_memory::all_to_all(mesh_, operation, doing, *std::ranges::max_element(meeting.parts));
     default:
       TRIREME_CHECK(false, "{} is not a collective", name_of(operation.kind));
   }

@@ -33,12 +33,13 @@ class NativeBackend final : public Backend {
     std::uint32_t round = 0;                       ///< of this host's ranks
     std::vector<Call> calls;                       ///< by rank
     std::vector<std::vector<std::byte>> trailers;  ///< by rank; what came with the calls over the network
+    std::vector<std::uint64_t> parts;              ///< of an all_to_all: see agree_on_parts
   };
 
   void meet(const Operation& operation, const Doing& doing);
   Bytes make_trailer(const Operation& operation);
-  void compare(const Operation& operation, const Meeting& meeting);
-  std::size_t compare_parts(const Operation& operation, const Meeting& meeting);
+  void compare(const Operation& operation, Meeting& meeting);
+  std::span<const std::uint64_t> parts_shown_by(Rank peer, const Meeting& meeting);
   bool one_shot(const Operation& operation) const;
   Team everybody(const Operation& operation, const Doing& doing);
   void move(const Operation& operation, const Doing& doing, const Meeting& meeting);

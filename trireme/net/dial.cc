@@ -139,7 +139,7 @@ ProvenStream dial(Loop& loop, const Address& address, const DialOptions& options
                        address.text());
       }
       refused = problem.code();
-      const bool not_yet = refused == asio::error::connection_refused;
+      const bool not_yet = options.await_listener && refused == asio::error::connection_refused;
       if (!not_yet || options.deadline.left() < pause) {
         fail<PeerLost>("cannot reach {} at {}: {}", options.peer_name, address.text(), refused.message());
       }

@@ -28,14 +28,15 @@ struct DialOptions {
   std::string peer_name = "the service";  ///< for messages: "server 2"
   Deadline deadline = Deadline::in(10s);
   std::uint64_t bits_per_second = 0;  ///< experiments: a slow link, and no Unix socket; 0 = as fast as it goes
+  bool await_listener = true;         ///< tries again while nobody listens there; else that is the peer's end
 };
 
 /// Holds what a TCP socket sends down to this speed; 0 = as fast as it goes. Throws IoError.
 void throttle(int socket, std::uint64_t bits_per_second);
 
 /// Connects and proves the secret: by Unix socket where both are on one host and may share memory, else TCP or TLS (see
-/// Transport). Retries until the deadline while nobody listens there yet. Blocks; not on the loop's own threads. Throws
-/// Unauthenticated, PeerLost, Timeout.
+/// Transport). Retries until the deadline while nobody listens there yet, if asked to. Blocks; not on the loop's own
+/// threads. Throws Unauthenticated, PeerLost, Timeout.
 ProvenStream dial(Loop& loop, const Address& address, const DialOptions& options);
 
 }  // namespace trireme::net

@@ -2,7 +2,6 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/log.h"
-#include "trireme/net/door.h"
 #include "trireme/net/handshake.h"
 #include "trireme/net/tcp_channel.h"
 
@@ -19,33 +18,14 @@ void Session::send_reply(const FrameHeader& request, std::uint16_t flags, std::s
   channel_->send(std::move(frame));
 }
 
-namespace {
-
-DoorOptions door_of(const ServiceOptions& options) {
-  return {.name = options.name,
-          .host = options.host,
-          .advertise = options.advertise,
-          .port = options.port,
-          .secret = options.secret,
-          .allow_plain = options.allow_plain,
-          .share_memory = options.share_memory,
-          .bits_per_second = options.bits_per_second,
-          .max_unproven = options.max_unproven,
-          .handshake_within = options.handshake_within};
-}
-
-}  // namespace
-
 class Service::Impl {
  public:
   Impl(ServiceOptions options, RequestHandler& handler)
       : options_(std::move(options)),
         handler_(handler),
-        poller_(options_.share_memory ? std::make_unique<ShmPoller>(options_.name + "-shm") : nullptr),
-        loop_(options_.name, options_.threads),
-        door_(loop_, door_of(options_), [this](ProvenStream stream) { return serve(std::move(stream)); }) {
-    if (!options_.pool) options_.pool = std::make_shared<BufferPool>();
-  }
+        poller_(options_.door.share_memory ? std::make_unique<ShmPoller>(options_.door.name + "-shm") : nullptr),
+        loop_(options_.door.name, options_.threads),
+        door_(loop_, options_.door, [this](ProvenStream stream) { return serve(std::move(stream)); }) {}
 
   ~Impl() {
     std::set<std::shared_ptr<AcceptedSession>> sessions;
@@ -92,7 +72,7 @@ class Service::Impl {
     if (stream.local()) {
       auto& socket = std::get<Local::socket>(stream.socket);
       {
-        const HandshakeWatch watch(socket, options_.handshake_within);
+        const HandshakeWatch watch(socket, options_.door.handshake_within);
         co_await socket.async_wait(Local::socket::wait_read, use_awaitable);
       }
       // The offer is one datagram-sized message that has begun to arrive: no wait to speak of.
@@ -142,8 +122,11 @@ class Service::Impl {
   Door door_;  // last: lets people in from the moment it exists
 };
 
-Service::Service(ServiceOptions options, RequestHandler& handler)
-    : impl_(std::make_unique<Impl>(std::move(options), handler)), address_(impl_->address()) {}
+Service::Service(ServiceOptions options, RequestHandler& handler) {
+  if (!options.pool) options.pool = std::make_shared<BufferPool>();  // before anybody is let in
+  impl_ = std::make_unique<Impl>(std::move(options), handler);
+  address_ = impl_->address();
+}
 
 Service::~Service() = default;
 

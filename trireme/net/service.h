@@ -9,6 +9,7 @@
 #include "trireme/net/body.h"
 #include "trireme/net/buffer_pool.h"
 #include "trireme/net/channel.h"
+#include "trireme/net/door.h"
 #include "trireme/net/loop.h"
 #include "trireme/net/shm_poller.h"
 
@@ -51,19 +52,10 @@ class RequestHandler {
 };
 
 struct ServiceOptions {
-  std::string name = "service";       ///< for threads and logs
-  std::string host = "127.0.0.1";     ///< where to listen; "0.0.0.0" for all interfaces
-  std::string advertise;              ///< the host that peers are told; empty = `host`
-  std::uint16_t port = 0;             ///< 0 = any free one; see address()
-  std::string secret;                 ///< of the job
-  bool allow_plain = false;           ///< accept unencrypted connections from other hosts
-  bool share_memory = true;           ///< also listen on a Unix socket for peers on this host
-  std::uint64_t bits_per_second = 0;  ///< experiments: a slow link to each peer over TCP; 0 = as fast as it goes
+  DoorOptions door;  ///< where to listen, and whom to let in
   FrameLimits limits;
-  std::size_t threads = 1;                          ///< that serve sockets; shared memory has one thread of its own
-  std::shared_ptr<BufferPool> pool;                 ///< for payloads; made if absent
-  std::size_t max_unproven = 64;                    ///< connections that may be in their handshake at the same time
-  std::chrono::milliseconds handshake_within = 5s;  ///< closed if it takes longer
+  std::size_t threads = 1;           ///< that serve sockets; shared memory has one thread of its own
+  std::shared_ptr<BufferPool> pool;  ///< for payloads; made if absent
 };
 
 /// Listens, lets in who knows the secret, and gives the requests to a handler. Owns its threads.

@@ -3,7 +3,6 @@
 #include "trireme/base/error.h"
 #include "trireme/base/log.h"
 #include "trireme/base/random.h"
-#include "trireme/train/broadcast.h"
 
 namespace trireme {
 namespace {
@@ -15,18 +14,32 @@ std::size_t whole_lines(std::size_t floats) { return (floats + kLineFloats - 1) 
 
 }  // namespace
 
-AllReduce::AllReduce(collective::Communicator& ranks, AllReduceOptions options)
-    : ranks_(ranks), options_(options), reduce_{.lanes = deal_lanes(options.lanes, ranks.size())} {}
+AllReduce::AllReduce(collective::Communicator& ranks, AllReduceOptions options) : ranks_(ranks), options_(options) {}
 
 void AllReduce::attach(const Model& model) {
-  broadcast_model(ranks_, *model.module);
+  model_ = model;
   parameters_ = HostParameters(*model.module, options_.update);
   buckets_ = Buckets(parameters_.elements(), options_.bucket_bytes);
+}
+
+Step AllReduce::meet() {
+  message_pending_ = {};  // of a step that was given up
+  reductions_.clear();
+  buffer_sync_.reset();
+  reduce_ = {.lanes = deal_lanes(options_.lanes, ranks_.size())};
+  std::vector<NamedParameter> state = parameters_.state();
+  for (NamedParameter& piece : untrained_state(*model_.module)) state.push_back(std::move(piece));
+  const Levelled levelled = share_state(ranks_, at_, state);
+  at_ = levelled.at;
+  if (levelled.taken) parameters_.publish_all();
   allocate_buckets();
-  buffer_sync_.emplace(ranks_, *model.module, options_.buffers, reduce_);
-  log_info(
-      "attached to the other workers",
-      {{"rank", ranks_.rank()}, {"ranks", ranks_.size()}, {"over", ranks_.transport()}, {"buckets", buckets_.count()}});
+  buffer_sync_.emplace(ranks_, *model_.module, options_.buffers, reduce_);
+  log_info("met the other workers", {{"view", ranks_.view()},
+                                     {"rank", ranks_.rank()},
+                                     {"ranks", ranks_.size()},
+                                     {"over", ranks_.transport()},
+                                     {"step", at_.version}});
+  return at_.version;
 }
 
 void AllReduce::allocate_buckets() {
@@ -38,6 +51,7 @@ void AllReduce::allocate_buckets() {
   std::size_t total = 0;
   for (std::size_t bucket = 0; bucket < buckets_.count(); ++bucket) total += whole_lines(floats_of(bucket));
   memory_ = ranks_.allocate(total * sizeof(float));
+  bucket_memory_.clear();
   auto* next = reinterpret_cast<float*>(memory_.get());
   gradients_.resize(parameters_.size());
   for (std::size_t bucket = 0; bucket < buckets_.count(); ++bucket) {
@@ -57,7 +71,7 @@ void AllReduce::begin(const StepInfo& info) {
   buckets_.begin();
   full_.assign(buckets_.count(), false);
   started_ = 0;
-  message_ = {static_cast<float>(info.samples), info.stop ? 1.0f : 0.0f};
+  message_ = {static_cast<float>(info.samples), info.stop ? 1.0f : 0.0f, info.regroup ? 1.0f : 0.0f};
   message_pending_ = Pending(ranks_, collective::all_reduce(std::span<float>(message_)));
 }
 
@@ -68,7 +82,7 @@ void AllReduce::add(std::size_t i) {
   // In the order of buckets, not of their completion: that may differ between workers (an unused parameter, a lane
   // without samples), and operations are matched by their order.
   for (; started_ < full_.size() && full_[started_]; ++started_) {
-    reductions_[started_].start(bucket_memory_[started_], mix_seed(version_, started_),
+    reductions_[started_].start(bucket_memory_[started_], mix_seed(at_.version, started_),
                                 fmt::format("bucket {}", started_));
   }
 }
@@ -78,53 +92,40 @@ Commit AllReduce::finish() {
   buffer_sync_->start();
   message_pending_.wait();
   const Message all = read_message();
-  ps::UpdateInput input{.lr = info_.lr};
-  if (all.samples > 0) {
-    input.step = ++updates_;
-    input.gradient_scale = 1 / all.samples;
-  }
-  for (std::size_t bucket = 0; bucket < buckets_.count(); ++bucket) {
-    reductions_[bucket].finish();
-    if (all.samples <= 0) continue;  // an empty last batch: a step, but nothing to learn from it
-    for (const std::uint32_t i : buckets_.members(bucket)) {
+  for (CodedReduce& reduction : reductions_) reduction.finish();
+  buffer_sync_->wait();
+  // From here on nothing depends on anybody else: the step is made, or (above) it is not.
+  if (all.samples > 0) {  // else an empty last batch: a step, but nothing to learn from it
+    const ps::UpdateInput input{.step = ++at_.updates, .lr = info_.lr, .gradient_scale = 1 / all.samples};
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
       parameters_.update(i, input, gradients_[i]);
       parameters_.publish(i);
     }
   }
-  buffer_sync_->finish();
-  return {.version = ++version_, .counted = true, .stop = all.stop};
+  buffer_sync_->apply();
+  return {.version = ++at_.version, .counted = true, .stop = all.stop, .regroup = all.regroup};
 }
 
 AllReduce::Message AllReduce::read_message() const {
-  const auto [samples, stop] = message_;
+  const auto [samples, stop, regroup] = message_;
   if (!(samples < kMostSamples)) {
     fail<InvalidArgument>("a step of {} samples is too large: at most {} can be counted", samples, kMostSamples);
   }
-  return {.samples = samples, .stop = stop > 0};
+  return {.samples = samples, .stop = stop > 0, .regroup = regroup > 0};
 }
 
-void AllReduce::leave() {
-  // Nobody goes while somebody may still read its memory. Who hears of the end of others here is through as well: they
-  // went because all had arrived.
-  try {
-    ranks_.run(collective::barrier());
-  } catch (const PeerLost& gone) {
-    log_debug("others were gone before the last barrier ended here", {{"reason", gone.what()}});
-  }
-}
+void AllReduce::leave() { ranks_.run(collective::barrier()); }  // somebody may still read this worker's memory
 
 std::optional<Communication> AllReduce::communication() const {
   const collective::Traffic traffic = ranks_.traffic();
   Communication result{.wire_bytes = traffic.sent_bytes + traffic.shared_bytes};
-  std::size_t encoded = 0;
-  std::size_t plain = 0;
+  std::uint64_t gradient_bytes = 0;
   for (std::size_t bucket = 0; bucket < reductions_.size(); ++bucket) {
-    encoded += reductions_[bucket].encoded_bytes();
-    plain += bucket_memory_[bucket].size_bytes();
+    gradient_bytes += bucket_memory_[bucket].size_bytes();
     result.encode_seconds += reductions_[bucket].encode_seconds();
   }
-  const double ratio = static_cast<double>(plain) / static_cast<double>(encoded);
-  result.plain_bytes = static_cast<std::uint64_t>(static_cast<double>(result.wire_bytes) * ratio);
+  // What a rank has to give and to get for a sum: all but its own slice, twice (Patarasuk & Yuan 2009).
+  result.plain_bytes = at_.version * gradient_bytes * 2 * (ranks_.size() - 1) / ranks_.size();
   return result;
 }
 

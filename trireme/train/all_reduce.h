@@ -12,6 +12,7 @@
 #include "trireme/train/coded_reduce.h"
 #include "trireme/train/host_parameters.h"
 #include "trireme/train/pending.h"
+#include "trireme/train/shared_state.h"
 #include "trireme/train/strategy.h"
 
 namespace trireme {
@@ -31,12 +32,17 @@ struct AllReduceOptions {
 /// still travel. Sums go along the lanes' tree, and the update is that of the servers: the parameters have the same
 /// bits for any number of workers, and those of ParameterServer with bsp. With a codec that holds no more: what a
 /// worker's encoding leaves out stays with that worker.
+///
+/// Parameters change only once all sums of a step are there. So a worker that is lost in the middle of a step leaves
+/// the others before it, or after it, and never in between: `meet` brings them together again.
 class AllReduce final : public Strategy {
  public:
   /// `ranks` are the job's workers; it outlives this object.
   AllReduce(collective::Communicator& ranks, AllReduceOptions options);
 
   void attach(const Model& model) override;
+  Step meet() override;
+  bool elastic() const override { return true; }
   void begin(const StepInfo& info) override;
   std::span<float> gradient(std::size_t i) override { return gradients_[i]; }
   void add(std::size_t i) override;
@@ -52,8 +58,9 @@ class AllReduce final : public Strategy {
   struct Message {
     double samples = 0;
     bool stop = false;
+    bool regroup = false;
   };
-  static constexpr std::size_t kMessageFloats = 2;
+  static constexpr std::size_t kMessageFloats = 3;
 
   void allocate_buckets();
   Message read_message() const;
@@ -61,6 +68,7 @@ class AllReduce final : public Strategy {
   collective::Communicator& ranks_;
   AllReduceOptions options_;
   collective::ReduceOptions reduce_;
+  Model model_;
   HostParameters parameters_;
   Buckets buckets_;
   std::shared_ptr<std::byte> memory_;            // of all buckets
@@ -68,9 +76,8 @@ class AllReduce final : public Strategy {
   std::vector<std::span<float>> gradients_;      // by parameter
   std::optional<BufferSync> buffer_sync_;
   StepInfo info_;
-  std::vector<bool> full_;   // by bucket
-  Step version_ = 0;         // steps; some of them without samples
-  Step updates_ = 0;         // steps that changed something: what the rule counts
+  std::vector<bool> full_;  // by bucket
+  Advance at_;
   std::size_t started_ = 0;  // buckets on their way in this step
   std::array<float, kMessageFloats> message_{};
   Pending message_pending_;             // last, as the next: they work on the memory above

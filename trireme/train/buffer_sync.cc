@@ -34,10 +34,13 @@ void BufferSync::start() {
                         collective::broadcast(collective::Array(DType::kU8, told_bytes_.data(), told_bytes_.size())));
 }
 
-void BufferSync::finish() {
-  torch::NoGradGuard no_grad;
+void BufferSync::wait() {
   for (Pending& operation : pending_) operation.wait();
   pending_.clear();
+}
+
+void BufferSync::apply() {
+  torch::NoGradGuard no_grad;
   if (!sums_.empty()) {
     const auto lanes = static_cast<float>(reduce_.lanes.back().end());
     for (float& value : sums_) value /= lanes;

@@ -23,8 +23,11 @@ class BufferSync {
   /// Sends what there is to send; returns at once. A collective call.
   void start();
 
-  /// Waits for it; the module's buffers are then new.
-  void finish();
+  /// Waits for it.
+  void wait();
+
+  /// Makes what was waited for the module's buffers.
+  void apply();
 
  private:
   collective::Communicator& ranks_;

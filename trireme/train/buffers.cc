@@ -67,6 +67,10 @@ void LaneBuffers::begin_lane() {
   for (const torch::Tensor& other : buffers_.others) other.copy_(begin_[i++]);
 }
 
+void LaneBuffers::rewind() {
+  if (!begin_.empty()) begin_lane();
+}
+
 void LaneBuffers::end_lane(std::size_t level, std::span<float> level0) {
   if (!level0.empty()) pack(buffers_.means, {sums(level, level0).data_ptr<float>(), level0.size()});
   if (first_lane_.empty()) first_lane_ = clones_of(buffers_.others);

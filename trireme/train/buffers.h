@@ -43,6 +43,9 @@ class LaneBuffers {
   /// `level - 1` += `level`.
   void add(std::size_t level, std::span<float> level0);
 
+  /// Puts the buffers back to what they were at the begin of a step that was given up; nothing if there was none.
+  void rewind();
+
   /// Leaves in the module, of what cannot be averaged, what the first lane made of it.
   void end_step();
 

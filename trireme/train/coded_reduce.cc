@@ -9,7 +9,7 @@ namespace trireme {
 
 CodedReduce::CodedReduce(collective::Communicator& ranks, const codec::Spec& spec, std::size_t count,
                          collective::ReduceOptions options)
-    : ranks_(ranks), feedback_(spec, count), options_(std::move(options)), count_(count) {
+    : ranks_(ranks), feedback_(spec, count), options_(std::move(options)) {
   TRIREME_CHECK(options_.op == collective::ReduceOp::kSum || options_.op == collective::ReduceOp::kAverage,
                 "encoded forms are added, nothing else");
   if (spec.kind == codec::Kind::kNone) return;

@@ -35,8 +35,6 @@ class CodedReduce {
   bool poll() const { return pending_.poll(); }
 
   double encode_seconds() const { return encode_seconds_; }  ///< spent so far
-  /// What this rank gives the others in each step, as it travels.
-  std::size_t encoded_bytes() const { return codec::encoded_bytes(feedback_.spec(), count_); }
 
  private:
   void decode();
@@ -47,7 +45,6 @@ class CodedReduce {
   std::vector<std::byte> mine_;  // encoded; empty where the values travel as they are
   std::vector<std::byte> all_;   // everybody's, where they are gathered
   std::span<float> values_;
-  std::size_t count_;
   double encode_seconds_ = 0;
   std::uint64_t key_ = 0;
   Pending pending_;  // last: it works on the memory above

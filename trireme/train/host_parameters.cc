@@ -12,6 +12,7 @@ HostParameters::HostParameters(const torch::nn::Module& module, const ps::Update
       fail<InvalidArgument>("parameter '{}' is not float32: gradients are summed in float32", parameter.name);
     }
     if (!tensor.is_contiguous()) tensor.set_data(tensor.contiguous());  // gradients come in rows, whatever the layout
+    names_.push_back(parameter.name);
     parameters_.push_back(tensor);
     host_.push_back(tensor.is_cpu() ? tensor.detach() : tensor.detach().to(torch::kCPU));
     elements_.push_back(static_cast<std::size_t>(tensor.numel()));
@@ -27,6 +28,22 @@ void HostParameters::update(std::size_t i, const ps::UpdateInput& input, std::sp
 void HostParameters::publish(std::size_t i) {
   torch::NoGradGuard no_grad;
   if (!parameters_[i].is_cpu()) parameters_[i].copy_(host_[i]);
+}
+
+void HostParameters::publish_all() {
+  for (std::size_t i = 0; i < size(); ++i) publish(i);
+}
+
+std::vector<NamedParameter> HostParameters::state() {
+  std::vector<NamedParameter> all;
+  for (std::size_t i = 0; i < size(); ++i) all.push_back({"model/" + names_[i], host_[i]});
+  for (std::size_t i = 0; i < size(); ++i) {
+    for (std::size_t k = 0; k < ps::state_floats(update_.rule); ++k) {
+      float* values = state_[i].data() + k * elements_[i];
+      all.push_back({fmt::format("optimizer/{}/{}", names_[i], k), torch::from_blob(values, host_[i].sizes())});
+    }
+  }
+  return all;
 }
 
 }  // namespace trireme

@@ -28,9 +28,14 @@ class HostParameters {
 
   /// Makes the present values of parameter `i` the module's.
   void publish(std::size_t i);
+  void publish_all();
+
+  /// All of it by name, on the host, not copied: "model/<parameter>", "optimizer/<parameter>/<k>".
+  std::vector<NamedParameter> state();
 
  private:
   ps::UpdateConfig update_;
+  std::vector<std::string> names_;
   std::vector<torch::Tensor> parameters_;  // the module's
   std::vector<torch::Tensor> host_;        // the same tensors, or copies on the host
   std::vector<std::size_t> elements_;      // by parameter

@@ -7,6 +7,7 @@
 #include "trireme/base/random.h"
 #include "trireme/cluster/master.h"
 #include "trireme/ps/server.h"
+#include "trireme/train/termination.h"
 
 namespace trireme {
 
@@ -18,7 +19,7 @@ struct Job::LocalCluster {
   std::jthread serve;  // joins for the server, and stays its member
 
   void start_server(const cluster::JobEnvironment& place) {
-    net::ServiceOptions service{.name = "server", .secret = place.secret};
+    const net::ServiceOptions service{.door = {.name = "server", .secret = place.secret}};
     server = std::make_unique<ps::Server>(ps::ServerOptions{.service = service});
     loop = std::make_unique<net::Loop>("server-net");
     serve = std::jthread([this, place](const std::stop_token& stop) {
@@ -45,8 +46,8 @@ struct Job::LocalCluster {
 
 namespace {
 
-constexpr auto kConnectTime = 120s;  // workers may come late: some read their data first
-constexpr auto kStepTime = 600s;     // other workers may be slow, or evaluating; the master notices who hangs
+constexpr auto kConnectTime = 60s;  // workers may come late: some read their data first
+constexpr auto kStepTime = 600s;    // other workers may be slow, or evaluating; the master notices who hangs
 
 /// The chief writes the files; a worker that was not told where has no folder.
 std::optional<observe::RunFolder> open_folder(const cluster::JobEnvironment& place) {
@@ -79,7 +80,7 @@ Job::Job(cluster::JobEnvironment place, bool alone)
   membership_ = std::make_unique<cluster::Membership>(
       loop_,
       cluster::MembershipOptions{.role = cluster::Role::kWorker,
-                                 .rank = place_.rank,
+                                 .slot = place_.rank,
                                  .master = place_.master,
                                  .own_address = endpoint_.address(),
                                  .secret = place_.secret,
@@ -90,7 +91,9 @@ Job::Job(cluster::JobEnvironment place, bool alone)
                                       [this](const cluster::MetricsRow& row) {
                                         const std::lock_guard lock(mutex_);
                                         rows_.push_back(row);
-                                      }});
+                                      },
+                                  .on_regroup = [this](View view, cluster::Regroup when,
+                                                       const std::string& reason) { on_regroup(view, when, reason); }});
 }
 
 Job::~Job() {
@@ -104,23 +107,27 @@ Job::~Job() {
 
 void Job::start_master() {
   local_ = std::make_unique<LocalCluster>();
-  net::ServiceOptions service{.name = "master",
-                              .host = alone_ ? "127.0.0.1" : place_.master.host,
-                              .port = place_.master.port,
-                              .secret = place_.secret};
+  const net::ServiceOptions service{.door = {.name = "master",
+                                             .host = alone_ ? "127.0.0.1" : place_.master.host,
+                                             .port = place_.master.port,
+                                             .secret = place_.secret}};
   local_->master = std::make_unique<cluster::Master>(
-      cluster::MasterOptions{.service = service, .workers = place_.workers, .servers = place_.servers});
+      cluster::MasterOptions{.service = service, .shape = {.workers = place_.workers, .servers = place_.servers}});
   place_.master = local_->master->address();
   if (alone_) local_->start_server(place_);
 }
 
 collective::Communicator& Job::ranks() {
   if (ranks_) return *ranks_;
-  const cluster::ViewInfo& members = view();
+  const cluster::ViewInfo members = view();
+  {
+    const std::lock_guard lock(mutex_);
+    entered_ = members.view;
+  }
   auto ranks = std::make_unique<collective::Communicator>(
       endpoint_, collective::CommunicatorOptions{.rank = rank(),
                                                  .view = members.view,
-                                                 .members = members.worker_addresses,
+                                                 .members = members.worker_addresses(),
                                                  .transport = place_.transport,
                                                  .connect_within = kConnectTime,
                                                  .deadline = kStepTime,
@@ -130,7 +137,38 @@ collective::Communicator& Job::ranks() {
   const std::lock_guard lock(mutex_);
   ranks_ = std::move(ranks);
   if (!failure_.empty()) ranks_->abort(failure_);
+  if (broken_ == entered_) ranks_->abort(broken_because_);
   return *ranks_;
+}
+
+bool Job::regroup_wanted() const { return regroup_wanted_.load() == view().view || termination_requested(); }
+
+bool Job::regroup(const std::string& reason, bool done) {
+  if (const std::string known = failure(); !known.empty()) fail<PeerLost>("{}", known);
+  if (!membership_->regroup(reason, done)) return false;
+  const cluster::ViewInfo members = view();
+  {
+    const std::lock_guard lock(mutex_);
+    entered_ = members.view;
+  }
+  if (!ranks_) return true;
+  ranks_->reconfigure(rank(), members.view, members.worker_addresses());
+  const std::lock_guard lock(mutex_);  // what was heard while it connected
+  if (!failure_.empty()) ranks_->abort(failure_);
+  if (broken_ == entered_) ranks_->abort(broken_because_);
+  return true;
+}
+
+void Job::on_regroup(View view, cluster::Regroup when, const std::string& reason) {
+  log_info("the workers have to meet in another view", {{"view", view}, {"reason", reason}});
+  if (when == cluster::Regroup::kAfterStep) return regroup_wanted_.store(view);
+  const std::lock_guard lock(mutex_);
+  broken_ = view;
+  broken_because_ = reason;
+  if (entered_ != view) return;    // it will be seen when that view is entered
+  endpoint_.enter_view(view + 1);  // ends a wait for somebody who will not connect
+  if (ranks_) ranks_->abort(reason);
+  if (interrupt_) interrupt_(reason);
 }
 
 std::vector<cluster::MetricsRow> Job::take_rows() {

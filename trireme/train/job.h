@@ -31,12 +31,17 @@ class Job {
 
   ~Job();
 
-  Rank rank() const { return place_.rank; }
-  std::uint32_t workers() const { return place_.workers; }
-  bool chief() const { return place_.rank == 0; }
+  /// This worker's place among those of the present view, and how many these are. Both change with the view.
+  Rank rank() const { return membership_->rank(); }
+  std::uint32_t workers() const { return static_cast<std::uint32_t>(view().workers.size()); }
+  bool chief() const { return rank() == 0; }
+
+  /// Which of the job's worker processes this is: stays, whoever comes and goes. What people call it by.
+  std::uint32_t slot() const { return place_.rank; }
+
   bool alone() const { return alone_; }
   const cluster::JobEnvironment& place() const { return place_; }
-  const cluster::ViewInfo& view() const { return membership_->view(); }
+  cluster::ViewInfo view() const { return membership_->view(); }
   cluster::Membership& membership() { return *membership_; }
   net::Loop& loop() { return loop_; }
 
@@ -44,6 +49,15 @@ class Job {
   /// Timeout naming who is missing, PeerLost. The failure of the job makes what they do together fail with its reason.
   /// Called by one thread.
   collective::Communicator& ranks();
+
+  /// True if the workers should meet in another view after a step that all agree on: somebody wants to come, or this
+  /// process has been asked to go (SIGTERM).
+  bool regroup_wanted() const;
+
+  /// Goes to the next view: `ranks` are then its workers. Blocks until there is one; false if the job has ended
+  /// instead. See Membership::regroup. Throws PeerLost with the reason if the job has failed or the new ranks cannot be
+  /// reached: then the next try may do better.
+  bool regroup(const std::string& reason, bool done = false);
 
   /// Where this run leaves its files. On the chief, who writes them; elsewhere perhaps nothing.
   const std::optional<observe::RunFolder>& folder() const { return folder_; }
@@ -54,7 +68,8 @@ class Job {
   /// Rows of metrics over all workers that have come in; the chief gets them.
   std::vector<cluster::MetricsRow> take_rows();
 
-  /// `interrupt` is called, from another thread, when the job has failed, so that a wait in progress ends.
+  /// `interrupt` is called, from another thread, when the job has failed or a member of the view is gone, so that a
+  /// wait in progress ends.
   void on_failure(std::function<void(const std::string& reason)> interrupt);
 
   /// Why the job failed; empty if it did not.
@@ -69,6 +84,7 @@ class Job {
   explicit Job(cluster::JobEnvironment place, bool alone);
   void start_master();
   void abort(const std::string& reason);
+  void on_regroup(View view, cluster::Regroup when, const std::string& reason);
 
   cluster::JobEnvironment place_;
   bool alone_;
@@ -77,10 +93,14 @@ class Job {
   collective::Endpoint endpoint_;
   std::unique_ptr<LocalCluster> local_;
   std::atomic<bool> stop_{false};
+  std::atomic<View> regroup_wanted_{0};  // the view that is to end after a step
   mutable std::mutex mutex_;
   mutable std::condition_variable failed_;
   std::vector<cluster::MetricsRow> rows_;                     // guarded by mutex_
   std::string failure_;                                       // guarded by mutex_
+  View entered_ = 0;                                          // the view `ranks_` belongs to; guarded by mutex_
+  View broken_ = 0;                                           // the last view that lost a member; guarded by mutex_
+  std::string broken_because_;                                // guarded by mutex_
   std::function<void(const std::string& reason)> interrupt_;  // guarded by mutex_
   std::unique_ptr<collective::Communicator> ranks_;           // null until first asked for; set with mutex_
   std::unique_ptr<cluster::Membership> membership_;           // last: its thread calls into the rest

@@ -28,7 +28,7 @@ LaneComputer::LaneComputer(const Model& model, const TrainOptions& options, std:
 StepStatistics LaneComputer::compute(const StepWork& work, Strategy& strategy) {
   StepStatistics statistics;
   const auto buffer_sums = strategy.buffer_sums();
-  if (buffer_sums) buffers_.begin_step();
+  buffers_.begin_step();
   const std::vector<LaneMove> program = lane_program(work.lanes.count);
   std::size_t last_compute = program.size();
   while (program[--last_compute].kind != LaneMove::Kind::kCompute) {

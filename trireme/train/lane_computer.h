@@ -28,6 +28,9 @@ class LaneComputer {
   /// Throws InvalidArgument naming step and lane if a loss is not finite.
   StepStatistics compute(const StepWork& work, Strategy& strategy);
 
+  /// The step that `compute` was last called for was given up: the model's buffers are again what they were before it.
+  void rewind() { buffers_.rewind(); }
+
  private:
   struct Batch {
     torch::Tensor features;  // samples × sample shape

@@ -27,26 +27,47 @@ ps::UpdateConfig outer_config(const cluster::LocalSgdChoice& choice) {
 LocalSgd::LocalSgd(collective::Communicator& ranks, LocalSgdOptions options) : ranks_(ranks), options_(options) {}
 
 void LocalSgd::attach(const Model& model) {
-  broadcast_model(ranks_, *model.module);
+  model_ = model;
   parameters_ = HostParameters(*model.module, options_.update);
   buffers_.emplace(*model.module);
   const std::size_t outer_floats = ps::state_floats(outer_config(options_.choice).rule);
-  std::size_t total = 0;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const std::span<float> values = parameters_.values(i);
     gradients_.emplace_back(values.size());
     agreed_.emplace_back(values.begin(), values.end());
     outer_state_.emplace_back(outer_floats * values.size());
-    total += values.size();
   }
+}
+
+Step LocalSgd::meet() {
+  own_.clear();
+  std::size_t total = 0;
+  std::vector<NamedParameter> state = parameters_.state();
+  for (NamedParameter& piece : untrained_state(*model_.module)) state.push_back(std::move(piece));
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    std::ranges::copy(agreed_[i], parameters_.values(i).begin());
+    if (!outer_state_[i].empty()) {
+      state.push_back({fmt::format("outer/{}", i),
+                       torch::from_blob(outer_state_[i].data(), {static_cast<std::int64_t>(outer_state_[i].size())})});
+    }
+    total += parameters_.values(i).size();
+  }
+  const Levelled levelled = share_state(ranks_, agreed_at_, state);
+  at_ = agreed_at_ = levelled.at;
+  since_ = 0;
+  parameters_.publish_all();
+  for (std::size_t i = 0; i < parameters_.size(); ++i) std::ranges::copy(parameters_.values(i), agreed_[i].begin());
   if (options_.buffers == BufferPolicy::kAverage) total += buffers_->mean_floats();
-  total += 1;  // the wish to stop
+  total += 2;  // the wishes to stop and to regroup
   memory_ = ranks_.allocate(total * sizeof(float));
   flat_ = {reinterpret_cast<float*>(memory_.get()), total};
-  log_info("attached to the other workers", {{"rank", ranks_.rank()},
-                                             {"ranks", ranks_.size()},
-                                             {"over", ranks_.transport()},
-                                             {"meet_every", options_.choice.steps}});
+  log_info("met the other workers", {{"view", ranks_.view()},
+                                     {"rank", ranks_.rank()},
+                                     {"ranks", ranks_.size()},
+                                     {"over", ranks_.transport()},
+                                     {"step", at_.version},
+                                     {"meet_every", options_.choice.steps}});
+  return at_.version;
 }
 
 void LocalSgd::begin(const StepInfo& info) {
@@ -61,14 +82,19 @@ void LocalSgd::begin(const StepInfo& info) {
 Commit LocalSgd::finish() {
   take_own_step();
   stop_wanted_ = stop_wanted_ || info_.stop;
-  ++version_;
-  const bool due = ++since_ >= options_.choice.steps;
-  return {.version = version_, .counted = true, .stop = due && meet()};
+  regroup_wanted_ = info_.regroup;
+  ++at_.version;
+  Commit commit{.version = at_.version};
+  if (++since_ >= options_.choice.steps) {
+    commit.stop = average();
+    commit.regroup = flat_[flat_.size() - 2] > 0;
+  }
+  return commit;
 }
 
 void LocalSgd::take_own_step() {
   if (info_.samples <= 0) return;  // an empty last batch: a step, but nothing to learn from it
-  const ps::UpdateInput input{.step = ++updates_, .lr = info_.lr, .gradient_scale = 1 / info_.samples};
+  const ps::UpdateInput input{.step = ++at_.updates, .lr = info_.lr, .gradient_scale = 1 / info_.samples};
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     parameters_.update(i, input, gradients_[i]);
     parameters_.publish(i);
@@ -76,18 +102,20 @@ void LocalSgd::take_own_step() {
 }
 
 /// Whether anybody wants to stop.
-bool LocalSgd::meet() {
+bool LocalSgd::average() {
   const std::uint64_t before = moved_bytes();
   float* at = flat_.data();
   for (std::size_t i = 0; i < parameters_.size(); ++i) at = std::ranges::copy(parameters_.values(i), at).out;
   const bool with_buffers = options_.buffers == BufferPolicy::kAverage;
   const std::span<float> buffer_means(at, with_buffers ? buffers_->mean_floats() : 0);
   if (with_buffers) pack(buffers_->means, buffer_means);
+  flat_[flat_.size() - 2] = regroup_wanted_ ? 1 : 0;
   flat_.back() = stop_wanted_ ? 1 : 0;
 
   ranks_.run(collective::all_reduce(flat_, {.op = collective::ReduceOp::kAverage}));
   ++meetings_;
   since_ = 0;
+  agreed_at_ = at_;
   at = flat_.data();
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     merge(i, {at, parameters_.elements()[i]});
@@ -146,24 +174,18 @@ void LocalSgd::refresh() {
 }
 
 void LocalSgd::leave() {
-  if (since_ > 0) meet();
+  if (since_ > 0) average();
   refresh();  // an elastic centre is nobody's own
   left_ = true;
   const std::uint64_t every_step = every_step_bytes();
   log_info("met for the last time",
-           {{"steps", version_},
+           {{"steps", at_.version},
             {"meetings", meetings_},
             {"wire_bytes", moved_bytes()},
             {"every_step_bytes", every_step},
             {"saved_factor",
              moved_bytes() > 0 ? static_cast<double>(every_step) / static_cast<double>(moved_bytes()) : 1.0}});
-  // Nobody goes while somebody may still read its memory. Who hears of the end of others here is through as well: they
-  // went because all had arrived.
-  try {
-    ranks_.run(collective::barrier());
-  } catch (const PeerLost& gone) {
-    log_debug("others were gone before the last barrier ended here", {{"reason", gone.what()}});
-  }
+  ranks_.run(collective::barrier());  // somebody may still read this worker's memory
 }
 
 std::uint64_t LocalSgd::moved_bytes() const {
@@ -177,7 +199,7 @@ std::optional<Communication> LocalSgd::communication() const {
 
 std::uint64_t LocalSgd::every_step_bytes() const {
   const std::uint64_t besides = moved_bytes() - meeting_bytes_;
-  return meetings_ == 0 ? besides : besides + meeting_bytes_ / meetings_ * version_;
+  return meetings_ == 0 ? besides : besides + meeting_bytes_ / meetings_ * at_.version;
 }
 
 }  // namespace trireme

@@ -9,6 +9,7 @@
 #include "trireme/collective/communicator.h"
 #include "trireme/train/buffers.h"
 #include "trireme/train/host_parameters.h"
+#include "trireme/train/shared_state.h"
 #include "trireme/train/strategy.h"
 
 namespace trireme {
@@ -31,6 +32,11 @@ class LocalSgd final : public Strategy {
   LocalSgd(collective::Communicator& ranks, LocalSgdOptions options);
 
   void attach(const Model& model) override;
+
+  /// Goes on from what all agreed on when they met last: steps that a worker has taken alone since then are taken
+  /// again.
+  Step meet() override;
+  bool elastic() const override { return true; }
   void begin(const StepInfo& info) override;
   std::span<float> gradient(std::size_t i) override { return gradients_[i]; }
   void add(std::size_t /*i*/) override {}
@@ -49,27 +55,29 @@ class LocalSgd final : public Strategy {
 
  private:
   void take_own_step();
-  bool meet();
+  bool average();
   void merge(std::size_t i, std::span<float> mean);
   void sync_other_buffers();
   std::uint64_t moved_bytes() const;
 
   collective::Communicator& ranks_;
   LocalSgdOptions options_;
+  Model model_;
   HostParameters parameters_;
   std::optional<ModelBuffers> buffers_;
   std::vector<std::vector<float>> gradients_;    // by parameter
   std::vector<std::vector<float>> agreed_;       // by parameter: common to all since they met; the centre
   std::vector<std::vector<float>> outer_state_;  // by parameter
   std::vector<std::vector<float>> own_;          // by parameter, while the agreed ones are shown; else empty
-  std::shared_ptr<std::byte> memory_;            // what is averaged: parameters, buffers, the wish to stop
-  std::span<float> flat_;                        // it
+  std::shared_ptr<std::byte> memory_;  // what is averaged: parameters, buffers, the wishes to stop and to regroup
+  std::span<float> flat_;              // it
   StepInfo info_;
   bool stop_wanted_ = false;
+  bool regroup_wanted_ = false;
   bool left_ = false;
-  Step version_ = 0;  // steps; some of them without samples
-  Step updates_ = 0;  // steps that changed something
-  Step since_ = 0;    // steps since the workers met
+  Advance at_;
+  Advance agreed_at_;  // when the workers met last
+  Step since_ = 0;     // steps since then
   Step meetings_ = 0;
   std::uint64_t meeting_bytes_ = 0;
 };

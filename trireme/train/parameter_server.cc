@@ -13,7 +13,7 @@ ParameterServer::ParameterServer(Job& job, ParameterServerOptions options)
                            .lanes = options.lanes,
                            .view = job.view().view,
                            .secret = job.place().secret,
-                           .servers = job.view().servers,
+                           .servers = job.view().server_addresses(),
                            .transport = job.place().transport,
                            .bits_per_second = job.place().bits_per_second}) {}
 
@@ -53,10 +53,14 @@ void ParameterServer::attach(const Model& model) {
     if (parameters_[i].is_cpu()) parameters_[i].set_data(host);
   }
   buckets_ = Buckets(elements, options_.bucket_bytes);
+}
+
+Step ParameterServer::meet() {
   if (chief_) client_.assign();
   refresh();
   log_info("attached to the parameter servers",
            {{"parameters", client_.layout().worker_floats()}, {"over", client_.transports()}});
+  return 0;
 }
 
 torch::Tensor ParameterServer::host_view(std::size_t i) {

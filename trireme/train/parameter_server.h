@@ -28,6 +28,7 @@ class ParameterServer final : public Strategy {
   ~ParameterServer() override;
 
   void attach(const Model& model) override;
+  Step meet() override;
   void begin(const StepInfo& info) override;
   std::span<float> gradient(std::size_t i) override;
   void add(std::size_t i) override;

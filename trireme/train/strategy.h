@@ -15,14 +15,16 @@ struct StepInfo {
   LaneRange lanes;     ///< whose gradients this worker sums
   double samples = 0;  ///< in these lanes
   double lr = 0;
-  bool stop = false;  ///< this worker wants everybody to stop after this step
+  bool stop = false;     ///< this worker wants everybody to stop after this step
+  bool regroup = false;  ///< this worker wants everybody to meet in the next view after this step
 };
 
 /// How a step ended.
 struct Commit {
-  Step version = 0;     ///< steps the parameters have seen, by this worker's knowledge
-  bool counted = true;  ///< false: this worker's gradients came too late to count
-  bool stop = false;    ///< end now; in synchronous modes all workers are told after the same step
+  Step version = 0;      ///< steps the parameters have seen, by this worker's knowledge
+  bool counted = true;   ///< false: this worker's gradients came too late to count
+  bool stop = false;     ///< end now; in synchronous modes all workers are told after the same step
+  bool regroup = false;  ///< meet in the next view now; all workers are told after the same step
 };
 
 /// What a strategy has moved on behalf of one worker.
@@ -40,9 +42,16 @@ class Strategy {
  public:
   virtual ~Strategy() = default;
 
-  /// Takes over the parameters: from now on they live where the strategy wants them. Brings all workers to the same
-  /// initial values. Called once.
+  /// Takes over the parameters: from now on they live where the strategy wants them. Called once.
   virtual void attach(const Model& model) = 0;
+
+  /// Brings all workers of the present view to the same state: that of whoever is furthest, or the chief's initial
+  /// values. After `attach`, and again in every later view. A collective call. Returns the step to go on with.
+  /// Throws PeerLost, Timeout.
+  virtual Step meet() = 0;
+
+  /// Whether the others can go on, in another view, when a worker dies in the middle of a step.
+  virtual bool elastic() const { return false; }
 
   virtual void begin(const StepInfo& info) = 0;
 

@@ -9,10 +9,17 @@
 #include "trireme/train/lane_computer.h"
 #include "trireme/train/make_strategy.h"
 #include "trireme/train/schedule.h"
+#include "trireme/train/termination.h"
 
 namespace trireme {
 
 namespace {
+
+/// Whether somebody else's end, or silence, is behind it: then another view may do better.
+bool is_loss(const std::exception& problem) {
+  return dynamic_cast<const PeerLost*>(&problem) != nullptr || dynamic_cast<const Timeout*>(&problem) != nullptr ||
+         dynamic_cast<const StaleView*>(&problem) != nullptr;
+}
 
 /// While it lives, the failure of the job interrupts the strategy's waits.
 class FailureWatch {
@@ -29,11 +36,13 @@ class FailureWatch {
 };
 
 /// Whoever fails tells the others at once, so that they do not wait for a deadline. But who only lost a peer lets the
-/// master speak first: it knows who died.
-void tell_failure(Job& job, const std::exception& problem) {
-  const bool lost_peer = dynamic_cast<const PeerLost*>(&problem) != nullptr;
+/// master speak first: it knows who died. Nobody is told of what a restarted process may do better: its end is noticed,
+/// and the others go on.
+void tell_failure(Job& job, const std::exception& problem, bool elastic) {
+  const bool lost_peer = is_loss(problem);
   const std::string known = lost_peer ? job.wait_for_failure(Deadline::in(1s)) : job.failure();
-  if (known.empty()) job.membership().leave(problem.what());
+  const bool for_all = dynamic_cast<const InvalidArgument*>(&problem) != nullptr;
+  if (known.empty() && (for_all || !elastic)) job.membership().leave(problem.what());
 }
 
 }  // namespace
@@ -53,31 +62,39 @@ class Trainer::Run final : public TrainControl {
               .batch = options_.batch,
               .lanes = options_.lanes,
               .leased = !options_.consistency.synchronous(),
+              .elastic = !options_.strategy.uses_servers(),
               .log_every = options_.log_every,
               .strategy = cluster::describe(options_.strategy, ps::to_string(options_.consistency))},
         lr_(make_schedule({.shape = options_.schedule,
                            .warmup = options_.warmup,
                            .steps = plan_.steps,
                            .steps_per_epoch = plan_.steps_per_epoch})),
-        strategy_(make_strategy(job_, options_)) {
-    if (options_.timeline) start_timeline();
-    strategy_->attach(model_);
-    computer_.emplace(model_, options_, train->sample_shape());
+        train_(std::move(train)) {
     job_.membership().set_plan(plan_);
-    stream_ = plan_.leased ? make_leased_stream(std::move(train), sampler_, job_.membership())
-                           : make_fixed_stream(std::move(train), sampler_,
-                                               deal_lanes(options_.lanes, job_.workers())[job_.rank()], plan_.steps);
-    if (job_.chief()) add_callbacks();
   }
 
+  bool elastic() const { return plan_.elastic; }
+
+  /// Trains in one view after the other, until the end.
   TrainResult train() {
     started_ = Deadline::Clock::now();
-    for (const auto& callback : callbacks_) callback->on_start(model_, plan_);
-    model_.module->train();
-    while (auto work = stream_->next(next_step_)) {
-      if (!step(std::move(*work))) break;
+    for (;;) {
+      try {
+        enter_view();
+        const Ending ending = take_steps();
+        if (ending == Ending::kRegroup) {
+          if (termination_requested()) return leave_early();
+          job_.regroup("others want to come or go");
+          continue;
+        }
+        strategy_->leave();
+        if (job_.chief() || !elastic()) return conclude();
+        if (!job_.regroup("all steps are made", /*done=*/true)) return result();
+      } catch (const std::exception& problem) {
+        if (!elastic() || !is_loss(problem)) throw;
+        recover(problem.what());
+      }
     }
-    return conclude();
   }
 
   void request_stop(const std::string& reason) override {
@@ -88,8 +105,56 @@ class Trainer::Run final : public TrainControl {
   }
 
  private:
-  /// One step: fetch (done) -> forward/backward -> aggregate -> commit -> report. False when it was the last.
-  bool step(StepWork work) {
+  enum class Ending { kDone, kRegroup };
+
+  /// Becomes one of the workers of the present view, with the state that they all have.
+  void enter_view() {
+    if (!strategy_) {
+      strategy_ = make_strategy(job_, options_);
+      failure_watch_.emplace(job_, *strategy_);
+      strategy_->attach(model_);
+      computer_.emplace(model_, options_, train_->sample_shape());
+      if (options_.timeline) start_timeline();
+    }
+    clock_ = next_step_ = strategy_->meet();
+    epoch_ = sampler_->epoch_of(clock_);
+    stream_ = plan_.leased
+                  ? make_leased_stream(train_, sampler_, job_.membership())
+                  : make_fixed_stream(train_, sampler_, deal_lanes(options_.lanes, job_.workers())[job_.rank()], clock_,
+                                      plan_.steps);
+    if (job_.chief() && callbacks_.empty()) become_chief();
+    model_.module->train();
+  }
+
+  Ending take_steps() {
+    while (auto work = stream_->next(next_step_)) {
+      const Commit commit = step(std::move(*work));
+      if (commit.stop) return Ending::kDone;
+      if (commit.regroup && next_step_ < plan_.steps) return Ending::kRegroup;
+    }
+    return Ending::kDone;
+  }
+
+  /// Somebody is gone: this worker goes on with the others in the next view that can be entered.
+  void recover(std::string reason) {
+    log_warn("goes on without somebody", {{"step", clock_}, {"reason", reason}});
+    stream_.reset();
+    if (computer_) computer_->rewind();
+    for (;;) {
+      try {
+        if (!job_.regroup(reason)) fail<StaleView>("the job ended while this worker was not in it");
+        return;
+      } catch (const std::exception& problem) {
+        if (!is_loss(problem) || !job_.failure().empty()) throw;
+        reason = problem.what();
+        log_warn("could not enter the view", {{"reason", reason}});
+        std::this_thread::sleep_for(10ms);  // if it is the master that fails, this will soon be known
+      }
+    }
+  }
+
+  /// One step: fetch (done) -> forward/backward -> aggregate -> commit -> report.
+  Commit step(StepWork work) {
     const Step step = work.step;
     const double lr = options_.lr * lr_(step);
     const auto samples = static_cast<double>(work.samples());
@@ -97,7 +162,8 @@ class Trainer::Run final : public TrainControl {
                       .lanes = work.lanes,
                       .samples = samples,
                       .lr = lr,
-                      .stop = stop_wanted_ || job_.stop_requested()});
+                      .stop = stop_wanted_ || job_.stop_requested(),
+                      .regroup = elastic() && job_.regroup_wanted()});
     const auto begin = Deadline::Clock::now();
     const StepStatistics statistics = computer_->compute(work, *strategy_);
     slow_down(Deadline::Clock::now() - begin);
@@ -119,11 +185,11 @@ class Trainer::Run final : public TrainControl {
                               .lr = lr});
     deliver_rows();
     notice_epoch(plan_.leased ? step : step + 1);
-    return !commit.stop;
+    return commit;
   }
 
   void start_timeline() {
-    timeline_ = std::make_shared<observe::Timeline>(job_.rank(), fmt::format("worker {}", job_.rank()));
+    timeline_ = std::make_shared<observe::Timeline>(job_.slot(), fmt::format("worker {}", job_.slot()));
     if (options_.strategy.uses_servers()) return;  // what travels there is not ours to see
     job_.ranks().set_observer([timeline = timeline_](const collective::Operation& operation, auto began, auto ended) {
       timeline->add({"network", operation.label.empty() ? describe(operation) : operation.label, began, ended});
@@ -132,7 +198,7 @@ class Trainer::Run final : public TrainControl {
 
   void write_timeline() const {
     if (!timeline_ || !job_.folder()) return;
-    timeline_->write(job_.folder()->path() / fmt::format("timeline-{}.json", job_.rank()));
+    timeline_->write(job_.folder()->path() / fmt::format("timeline-{}.json", job_.slot()));
   }
 
   /// For experiments with stragglers: makes the step take `slowdown` times as long.
@@ -161,7 +227,8 @@ class Trainer::Run final : public TrainControl {
     }
   }
 
-  TrainResult conclude() {
+  /// What every worker knows at the end.
+  TrainResult result() {
     if (stopped_because_.empty() && job_.stop_requested()) stopped_because_ = "asked to stop";
     TrainResult result{.steps = clock_,
                        .samples = samples_,
@@ -169,9 +236,22 @@ class Trainer::Run final : public TrainControl {
                        .stopped_because = stopped_because_,
                        .strategy = plan_.strategy};
     result.samples_per_s = static_cast<double>(samples_) / result.seconds;
-    strategy_->leave();
     result.communication = strategy_->communication();
     write_timeline();
+    return result;
+  }
+
+  /// This process was asked to go: the others take over its lanes.
+  TrainResult leave_early() {
+    log_info("leaves: asked by a signal", {{"step", clock_}});
+    stopped_because_ = "asked to leave";
+    TrainResult mine = result();
+    job_.membership().leave();
+    return mine;
+  }
+
+  TrainResult conclude() {
+    TrainResult result = this->result();
     if (!job_.chief()) {
       job_.membership().leave();
       return result;
@@ -204,12 +284,14 @@ class Trainer::Run final : public TrainControl {
     result.samples_per_s = static_cast<double>(samples) / result.seconds;
   }
 
-  void add_callbacks() {
+  /// The chief writes the files of the run.
+  void become_chief() {
     callbacks_ = options_.callbacks;
     callbacks_.push_back(write_metrics(job_.folder()->metrics()));
     callbacks_.push_back(write_tensorboard(job_.folder()->tensorboard()));
     callbacks_.push_back(save_final(job_.folder()->model(), job_.folder()->result()));
     if (job_.alone()) callbacks_.push_back(show_progress());
+    for (const auto& callback : callbacks_) callback->on_start(model_, plan_);
   }
 
   Job& job_;
@@ -219,11 +301,12 @@ class Trainer::Run final : public TrainControl {
   std::shared_ptr<const data::Sampler> sampler_;
   const cluster::Plan plan_;
   Schedule lr_;
+  std::shared_ptr<const data::Dataset> train_;
   std::shared_ptr<observe::Timeline> timeline_;  // also the communicator's, which lives longer
   std::unique_ptr<Strategy> strategy_;
-  FailureWatch failure_watch_{job_, *strategy_};
+  std::optional<FailureWatch> failure_watch_;
   std::optional<LaneComputer> computer_;
-  std::unique_ptr<WorkStream> stream_;
+  std::unique_ptr<WorkStream> stream_;                // of the present view
   std::vector<std::shared_ptr<Callback>> callbacks_;  // the chief's
   Deadline::Clock::time_point started_;
   Step clock_ = 0;  // steps this worker has finished
@@ -236,16 +319,16 @@ class Trainer::Run final : public TrainControl {
 
 Trainer::Trainer(Job& job, Model model, TrainOptions options)
     : job_(job), model_(std::move(model)), options_(std::move(options)) {
-  if (options_.lanes == 0) options_.lanes = job.workers();
-  if (options_.lanes < job.workers()) {
-    fail<InvalidArgument>("{} lanes for {} workers: each worker needs at least one lane", options_.lanes,
-                          job.workers());
+  const std::uint32_t workers = job.place().workers;  // at the start: lanes stay, whoever comes and goes
+  if (options_.lanes == 0) options_.lanes = workers;
+  if (options_.lanes < workers) {
+    fail<InvalidArgument>("{} lanes for {} workers: each worker needs at least one lane", options_.lanes, workers);
   }
   if (!(options_.lr > 0))
     fail<InvalidArgument>("a learning rate of {} does not learn: it must be above 0", options_.lr);
   if (options_.accumulate == 0) fail<InvalidArgument>("accumulate is 0: a lane has at least one part");
   ps::validate(options_.optimizer);
-  ps::validate(options_.consistency, job.workers());
+  ps::validate(options_.consistency, workers);
   if (options_.strategy.kind != cluster::StrategyChoice::Kind::kParameterServer &&
       options_.consistency != ps::Consistency{}) {
     fail<InvalidArgument>("consistency {} is a matter of strategy ps: {} has its own",
@@ -263,7 +346,7 @@ TrainResult Trainer::fit(std::shared_ptr<const data::Dataset> train, std::shared
     run.emplace(*this, std::move(train), std::move(test));
     return run->train();
   } catch (const std::exception& problem) {
-    tell_failure(job_, problem);
+    tell_failure(job_, problem, run && run->elastic());
     throw;
   }
 }

@@ -14,11 +14,12 @@ std::size_t depth_for(Lane lanes) { return 2 * static_cast<std::size_t>(lanes); 
 class FixedStream final : public WorkStream {
  public:
   FixedStream(std::shared_ptr<const data::Dataset> dataset, std::shared_ptr<const data::Sampler> sampler,
-              LaneRange lanes, Step steps)
+              LaneRange lanes, Step first, Step steps)
       : lanes_(lanes),
+        wanted_(first),
         prefetcher_(
             std::move(dataset),
-            [this, sampler = std::move(sampler), lanes, steps, step = Step{0},
+            [this, sampler = std::move(sampler), lanes, steps, step = first,
              lane = lanes.first](const std::stop_token&) mutable -> std::optional<data::Work> {
               if (lane == lanes.first) step = std::max(step, wanted_.load());
               if (step >= steps) return std::nullopt;
@@ -53,7 +54,7 @@ class FixedStream final : public WorkStream {
 
  private:
   LaneRange lanes_;
-  std::atomic<Step> wanted_{0};
+  std::atomic<Step> wanted_;
   data::Prefetcher prefetcher_;
 };
 
@@ -130,9 +131,9 @@ std::uint64_t StepWork::samples() const {
 }
 
 std::unique_ptr<WorkStream> make_fixed_stream(std::shared_ptr<const data::Dataset> dataset,
-                                              std::shared_ptr<const data::Sampler> sampler, LaneRange lanes,
+                                              std::shared_ptr<const data::Sampler> sampler, LaneRange lanes, Step first,
                                               Step steps) {
-  return std::make_unique<FixedStream>(std::move(dataset), std::move(sampler), lanes, steps);
+  return std::make_unique<FixedStream>(std::move(dataset), std::move(sampler), lanes, first, steps);
 }
 
 std::unique_ptr<WorkStream> make_leased_stream(std::shared_ptr<const data::Dataset> dataset,

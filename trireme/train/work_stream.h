@@ -37,9 +37,9 @@ class WorkStream {
   virtual std::uint64_t finished_units() const { return 0; }
 };
 
-/// Synchronous modes: the same lanes of every step, up to `steps`.
+/// Synchronous modes: the same lanes of every step from `first` up to `steps`.
 std::unique_ptr<WorkStream> make_fixed_stream(std::shared_ptr<const data::Dataset> dataset,
-                                              std::shared_ptr<const data::Sampler> sampler, LaneRange lanes,
+                                              std::shared_ptr<const data::Sampler> sampler, LaneRange lanes, Step first,
                                               Step steps);
 
 /// Asynchronous modes: single lanes of any step, leased from the master, so that fast workers do more of them and each

@@ -1,0 +1,174 @@
+// Workers come and go: a master and its members in one process.
+#include <future>
+#include <mutex>
+
+#include "trireme/base/error.h"
+#include "trireme/cluster/master.h"
+#include "trireme/cluster/membership.h"
+
+#include "tests/support/expect_fails.h"
+
+namespace trireme::cluster {
+namespace {
+
+const std::string kSecret = "the secret of these tests";
+
+/// A job without servers that survives the death of workers.
+class ElasticTest : public ::testing::Test {
+ protected:
+  struct Worker {
+    std::atomic<View> regroup_now{0};
+    std::atomic<View> regroup_later{0};
+    std::unique_ptr<Membership> membership;
+  };
+
+  void start(JobShape shape, std::chrono::milliseconds wait_for_workers = 60s, std::uint64_t max_views = 0) {
+    shape.servers = 0;
+    initial_ = shape.workers;
+    master_ = std::make_unique<Master>(MasterOptions{.service = {.door = {.name = "master", .secret = kSecret}},
+                                                     .shape = shape,
+                                                     .hang_after = 500ms,
+                                                     .gather_within = 20s,
+                                                     .wait_for_workers = wait_for_workers,
+                                                     .max_views = max_views});
+    std::vector<std::future<std::unique_ptr<Worker>>> joins;
+    for (std::uint32_t slot = 0; slot < shape.workers; ++slot) joins.push_back(join(slot));
+    for (auto& worker : joins) workers_.push_back(worker.get());
+    for (auto& worker : workers_) worker->membership->set_plan(plan_);
+  }
+
+  std::future<std::unique_ptr<Worker>> join(std::uint32_t slot, std::chrono::milliseconds heartbeat_every = 20ms) {
+    return std::async(std::launch::async, [this, slot, heartbeat_every] {
+      auto worker = std::make_unique<Worker>();
+      worker->membership = std::make_unique<Membership>(
+          loop_,
+          MembershipOptions{
+              .slot = slot, .master = master_->address(), .secret = kSecret, .heartbeat_every = heartbeat_every},
+          Membership::Events{.on_regroup = [worker = worker.get()](View view, Regroup when, const std::string&) {
+            (when == Regroup::kNow ? worker->regroup_now : worker->regroup_later).store(view);
+          }});
+      return worker;
+    });
+  }
+
+  static void wait_for(const std::atomic<View>& word, View view) {
+    for (const Deadline deadline = Deadline::in(10s); word.load() != view && !deadline.passed();) {
+      std::this_thread::yield();
+    }
+    ASSERT_EQ(word.load(), view);
+  }
+
+  /// All of these workers meet in the next view.
+  static void regroup(const std::vector<Worker*>& workers) {
+    std::vector<std::future<bool>> arrivals;
+    for (Worker* worker : workers) {
+      arrivals.push_back(std::async(std::launch::async, [worker] { return worker->membership->regroup("a test"); }));
+    }
+    for (auto& arrival : arrivals) EXPECT_TRUE(arrival.get());
+  }
+
+  Plan plan_{.steps = 100, .steps_per_epoch = 100, .batch = 8, .lanes = 4, .elastic = true, .strategy = "allreduce"};
+  std::uint32_t initial_ = 0;
+  net::Loop loop_{"members"};
+  std::unique_ptr<Master> master_;
+  std::vector<std::unique_ptr<Worker>> workers_;
+};
+
+TEST_F(ElasticTest, TheOthersGoOnWithoutTheDead) {
+  start({.workers = 3});
+  workers_[0].reset();
+  wait_for(workers_[1]->regroup_now, 1);
+  wait_for(workers_[2]->regroup_now, 1);
+  regroup({workers_[1].get(), workers_[2].get()});
+  EXPECT_EQ(workers_[1]->membership->view().view, 2u);
+  EXPECT_EQ(workers_[1]->membership->rank(), 0u);
+  EXPECT_EQ(workers_[2]->membership->rank(), 1u);
+  EXPECT_EQ(master_->status().workers, (std::vector<std::uint32_t>{1, 2}));
+  EXPECT_EQ(master_->status().state, JobState::kRunning);
+}
+
+TEST_F(ElasticTest, ANewcomerIsTakenInAfterAStep) {
+  start({.workers = 2});
+  workers_[1].reset();
+  wait_for(workers_[0]->regroup_now, 1);
+  regroup({workers_[0].get()});
+  auto again = join(1);
+  wait_for(workers_[0]->regroup_later, 2);
+  regroup({workers_[0].get()});
+  workers_[1] = again.get();
+  EXPECT_EQ(workers_[1]->membership->view().view, 3u);
+  EXPECT_EQ(workers_[1]->membership->rank(), 1u);
+}
+
+TEST_F(ElasticTest, WhoWasSilentIsExpelledAndComesBack) {
+  start({.workers = 1});
+  auto silent = join(1);
+  EXPECT_FAILS(silent.get(), InvalidArgument, "this job has 1 workers");
+  const auto observer = net::Connection::open(loop_, master_->address(), {.secret = kSecret});
+  observer->call<Done>(kScale, 0, ScaleRequest{2}, Deadline::in(10s), "more workers");
+  auto stopped = join(1, /*heartbeat_every=*/900ms);  // longer than the master's patience
+  wait_for(workers_[0]->regroup_later, 1);
+  regroup({workers_[0].get()});
+  workers_.push_back(stopped.get());
+  wait_for(workers_[0]->regroup_now, 2);
+  regroup({workers_[0].get()});
+  wait_for(workers_[1]->regroup_now, 2);  // it learns that it is no member any more
+  auto back = std::async(std::launch::async, [&] { return workers_[1]->membership->regroup("expelled"); });
+  wait_for(workers_[0]->regroup_later, 3);
+  regroup({workers_[0].get()});
+  EXPECT_TRUE(back.get());
+  EXPECT_EQ(workers_[1]->membership->view().view, 4u);
+}
+
+TEST_F(ElasticTest, BelowTheMinimumItWaitsAndThenGoesOn) {
+  start({.workers = 2, .min_workers = 2});
+  workers_[1].reset();
+  wait_for(workers_[0]->regroup_now, 1);
+  auto waiting = std::async(std::launch::async, [&] { return workers_[0]->membership->regroup("lost a peer"); });
+  for (const Deadline deadline = Deadline::in(10s);
+       master_->status().state != JobState::kWaiting && !deadline.passed();) {
+    std::this_thread::yield();
+  }
+  EXPECT_THAT(master_->status().reason, ::testing::HasSubstr("1 of at least 2 workers are here"));
+  workers_[1] = join(1).get();
+  EXPECT_TRUE(waiting.get());
+  EXPECT_EQ(master_->status().state, JobState::kRunning);
+  EXPECT_EQ(workers_[1]->membership->view().workers.size(), 2u);
+}
+
+TEST_F(ElasticTest, BelowTheMinimumItGivesUpInTheEnd) {
+  start({.workers = 2, .min_workers = 2}, /*wait_for_workers=*/300ms);
+  workers_[1].reset();
+  wait_for(workers_[0]->regroup_now, 1);
+  EXPECT_FAILS(workers_[0]->membership->regroup("lost a peer"), Timeout, "no more workers came within",
+               "1 of at least 2 workers");
+  EXPECT_EQ(master_->status().state, JobState::kFailed);
+}
+
+TEST_F(ElasticTest, TheNumberOfViewsCanBeLimited) {
+  start({.workers = 2}, 60s, /*max_views=*/1);
+  workers_[1].reset();
+  wait_for(workers_[0]->regroup_now, 1);
+  EXPECT_FAILS(workers_[0]->membership->regroup("lost a peer"), Timeout, "--max-views", "worker 1 (pid", "died");
+}
+
+TEST_F(ElasticTest, TheEndIsToldToThoseWhoWaitForIt) {
+  start({.workers = 2});
+  auto done = std::async(std::launch::async, [&] { return workers_[1]->membership->regroup("done", true); });
+  workers_[0]->membership->post_result({{"steps", 100}});
+  workers_[0]->membership->leave();
+  EXPECT_FALSE(done.get());
+  EXPECT_EQ(master_->status().state, JobState::kFinished);
+}
+
+TEST_F(ElasticTest, AChiefThatDiesBeforeTheEndIsReplaced) {
+  start({.workers = 2});
+  auto done = std::async(std::launch::async, [&] { return workers_[1]->membership->regroup("done", true); });
+  workers_[0].reset();
+  EXPECT_TRUE(done.get());
+  EXPECT_EQ(workers_[1]->membership->rank(), 0u);
+  EXPECT_EQ(workers_[1]->membership->view().view, 2u);
+}
+
+}  // namespace
+}  // namespace trireme::cluster

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <signal.h>
+
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "tests/system/program.h"
+
+namespace trireme::system_test {
+
+/// A job of two workers that would train for hours, until somebody ends it.
+struct LongJob {
+  /// Starts `trireme train` with these flags besides the usual ones.
+  explicit LongJob(const std::vector<std::string>& flags) : job(folder, command(flags)) {}
+
+  /// Waits until both workers train; worker 1 says `attached` in its log when it is about to. For ASSERT_TRUE.
+  ::testing::AssertionResult trains(const std::string& attached) {
+    worker = wait_for_member(job.pid(), "worker", 1, run, attached);
+    all = descendants(job.pid());
+    const bool begun = worker > 0 && eventually([&] { return std::filesystem::exists(run / "metrics.jsonl"); });
+    return begun ? ::testing::AssertionSuccess() : ::testing::AssertionFailure() << job.err();
+  }
+
+  /// Sends `signal` to a process of the job, which must end within `limit` seconds, badly. Returns how.
+  Outcome end_by(int signal, pid_t process, double limit) {
+    const auto sent = Deadline::Clock::now();
+    ::kill(process, signal);
+    const Outcome outcome = job.wait();
+    EXPECT_LT(seconds(Deadline::Clock::now() - sent), limit);
+    EXPECT_GT(outcome.status, 0);
+    expect_nothing_left();
+    return outcome;
+  }
+
+  void expect_nothing_left() const {
+    for (const pid_t pid : all) EXPECT_TRUE(eventually([&] { return is_gone(pid); }, 2s)) << "process " << pid;
+  }
+
+  std::vector<std::string> command(const std::vector<std::string>& flags) const {
+    std::vector<std::string> words{"train",   "--json",  "--data-dir", make_images(folder).string(),
+                                   "--steps", "1000000", "--out",      run.string()};
+    words.insert(words.end(), flags.begin(), flags.end());
+    return trireme(words);
+  }
+
+  TempFolder folder;
+  const std::filesystem::path run = folder / "run";
+  Program job;
+  pid_t worker = 0;        // rank 1
+  std::vector<pid_t> all;  // processes of the job
+};
+
+inline constexpr double kDeathNoticed = 5;  // seconds, on a busy machine
+inline constexpr double kHangNoticed = 10;  // 3 s of silence, 2 s of grace
+
+}  // namespace trireme::system_test

@@ -1,0 +1,12 @@
+#pragma once
+
+namespace trireme {
+
+/// From now on SIGTERM asks this process to finish its step, hand its work over to the others and end with status 0,
+/// instead of ending it at once. For a program's main; signals belong to the whole process.
+void leave_on_sigterm();
+
+/// Whether that signal has come.
+bool termination_requested();
+
+}  // namespace trireme
