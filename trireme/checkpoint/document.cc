@@ -1,5 +1,7 @@
 #include "trireme/checkpoint/document.h"
 
+#include <algorithm>
+
 #include "trireme/base/hash.h"
 #include "trireme/checkpoint/format.h"
 
@@ -36,7 +38,10 @@ int depth_of(const nlohmann::json& value, int above = 0) {
 
 std::string shown(std::string_view name) {
   constexpr std::size_t kMost = 80;
-  return name.size() <= kMost ? fmt::format("'{}'", name) : fmt::format("'{}…'", name.substr(0, kMost));
+  std::string text(name.substr(0, kMost));
+  std::ranges::replace_if(
+      text, [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
+  return fmt::format("'{}{}'", text, name.size() > kMost ? "…" : "");
 }
 
 std::string seal(std::string_view kind, const nlohmann::json& body) {

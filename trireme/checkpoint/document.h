@@ -10,9 +10,9 @@
 
 namespace trireme::checkpoint {
 
-// A sealed JSON document, and a way to take it apart that believes nothing. Names in messages come from the file:
-// quoted, and short however long they are there.
+// A sealed JSON document, and a way to take it apart that believes nothing.
 
+/// A name that comes from a file, for a message: quoted, short however long it is there, without control characters.
 std::string shown(std::string_view name);
 
 /// {"sha256":"…","<kind>":<body>} and a line end. Throws InvalidArgument for a body that `unseal` would refuse.
