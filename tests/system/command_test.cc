@@ -35,7 +35,7 @@ TEST(Help, IsThereForEveryCommand) {
   const TempFolder folder;
   const Outcome all = run_trireme(folder, {"--help"});
   EXPECT_EQ(all.status, 0);
-  for (const std::string command : {"train", "run", "serve", "master", "bench"}) {
+  for (const std::string command : {"train", "run", "serve", "master", "ckpt", "bench"}) {
     EXPECT_THAT(all.out, HasSubstr("  " + command));
     const Outcome one = run_trireme(folder, {command, "--help"});
     EXPECT_EQ(one.status, 0) << command;

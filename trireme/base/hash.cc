@@ -58,10 +58,7 @@ constexpr auto kCrcTable = [] {
   return table;
 }();
 
-}  // namespace
-
-std::uint32_t crc32c(Bytes bytes, std::uint32_t crc) {
-  crc = ~crc;
+std::uint32_t crc32c_by_table(Bytes bytes, std::uint32_t crc) {
   while (bytes.size() >= 8) {  // eight bytes at a time (Kounavis and Berry 2005)
     const auto word = load<std::uint64_t>(bytes) ^ crc;
     crc = 0;
@@ -70,7 +67,28 @@ std::uint32_t crc32c(Bytes bytes, std::uint32_t crc) {
   }
   for (const std::byte byte : bytes)
     crc = (crc >> 8) ^ kCrcTable[0][(crc ^ std::to_integer<std::uint32_t>(byte)) & 0xFF];
-  return ~crc;
+  return crc;
+}
+
+#if defined(__x86_64__)
+/// The processor's own instruction: five times as fast, which checkpoints of gigabytes notice.
+__attribute__((target("sse4.2"))) std::uint32_t crc32c_by_instruction(Bytes bytes, std::uint32_t crc) {
+  std::uint64_t wide = crc;
+  for (; bytes.size() >= 8; bytes = bytes.subspan(8)) wide = __builtin_ia32_crc32di(wide, load<std::uint64_t>(bytes));
+  crc = static_cast<std::uint32_t>(wide);
+  for (const std::byte byte : bytes) crc = __builtin_ia32_crc32qi(crc, std::to_integer<unsigned char>(byte));
+  return crc;
+}
+#endif
+
+}  // namespace
+
+std::uint32_t crc32c(Bytes bytes, std::uint32_t crc) {
+#if defined(__x86_64__)
+  static const bool has_instruction = __builtin_cpu_supports("sse4.2") != 0;
+  if (has_instruction) return ~crc32c_by_instruction(bytes, ~crc);
+#endif
+  return ~crc32c_by_table(bytes, ~crc);
 }
 
 }  // namespace trireme

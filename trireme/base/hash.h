@@ -35,7 +35,7 @@ Digest hmac_sha256(Bytes key, Bytes message);
 /// Compares two digests in constant time.
 bool equal_digests(const Digest& a, const Digest& b);
 
-/// CRC-32C (Castagnoli), continuing from `crc`; 0 starts. Used in frames and TensorBoard records.
+/// CRC-32C (Castagnoli), continuing from `crc`; 0 starts. Used in frames, TensorBoard records and checkpoints.
 std::uint32_t crc32c(Bytes bytes, std::uint32_t crc = 0);
 
 }  // namespace trireme

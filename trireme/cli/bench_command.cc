@@ -1,10 +1,31 @@
 #include <memory>
 
 #include "trireme/cli/bench_allreduce.h"
+#include "trireme/cli/bench_checkpoint.h"
 #include "trireme/cli/bench_ps.h"
 #include "trireme/cli/commands.h"
 
 namespace trireme::cli {
+namespace {
+
+void add_checkpoint(CLI::App& bench, Action& action) {
+  auto* command = bench.add_subcommand("checkpoint", "pause, writing and restoring, beside dd on the same disk");
+  auto options = std::make_shared<BenchCheckpointOptions>();
+  command->add_flag("--json", options->json, "one JSON object on standard output");
+  command->add_option("--bytes", options->bytes, "of state; rounded up to whole MiB")
+      ->transform(CLI::AsSizeValue(false))
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_option("--folder", options->folder, "on the disk to measure; what is written there is removed again")
+      ->check(CLI::ExistingDirectory)
+      ->capture_default_str();
+  command->add_option("--rounds", options->rounds, "how often each is measured; the median counts")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->callback([options, &action] { action = [options] { return bench_checkpoint(*options); }; });
+}
+
+}  // namespace
 
 void add_bench(CLI::App& app, Action& action) {
   auto* command = app.add_subcommand("bench", "measure Trireme on this machine");
@@ -34,6 +55,7 @@ void add_bench(CLI::App& app, Action& action) {
       ->capture_default_str();
   reduce->callback(
       [reduce_options, &action] { action = [reduce_options] { return bench_allreduce(*reduce_options); }; });
+  add_checkpoint(*command, action);
   ps->callback([options, &action] { action = [options] { return bench_ps(*options); }; });
 }
 

@@ -6,10 +6,10 @@
 
 #include <fmt/format.h>
 
+#include "trireme/cli/table.h"
+
 namespace trireme::cli {
 namespace {
-
-using Cells = std::vector<std::vector<std::string>>;  // [row][column]; the first row is the heading
 
 std::string plain(const Json& value) {
   return value.is_string() ? value.get<std::string>() : value.is_boolean() ? (value ? "yes" : "no") : value.dump();
@@ -20,26 +20,8 @@ std::string cell(const BenchColumn& column, const Json& row) {
   return column.format != nullptr ? column.format(value) : plain(value);
 }
 
-/// Texts to the left, numbers to the right, two spaces between columns. `numeric` says which columns are numbers.
-std::string aligned(const Cells& cells, const std::vector<bool>& numeric) {
-  std::vector<std::size_t> widths(cells.front().size(), 0);
-  for (const auto& row : cells) {
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  std::string text;
-  for (const auto& row : cells) {
-    std::string line;
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      line += numeric[i] ? fmt::format("  {:>{}}", row[i], widths[i]) : fmt::format("  {:<{}}", row[i], widths[i]);
-    }
-    line.erase(line.find_last_not_of(' ') + 1);
-    text += line + "\n";
-  }
-  return text;
-}
-
 std::string to_text(const BenchTable& table) {
-  Cells cells(1);
+  TableCells cells(1);
   std::vector<bool> numeric;
   for (const BenchColumn& column : table.columns) {
     cells.front().push_back(column.title);
@@ -53,7 +35,7 @@ std::string to_text(const BenchTable& table) {
 }
 
 std::string to_text(const std::vector<BenchTarget>& targets) {
-  Cells cells{{"target", "required", "measured", ""}};
+  TableCells cells{{"target", "required", "measured", ""}};
   for (const BenchTarget& target : targets) {
     const std::string sign = target.bound == BenchTarget::Bound::kAtLeast ? ">=" : "<=";
     const std::string unit = target.unit.empty() ? "" : " " + target.unit;
@@ -93,7 +75,7 @@ Json to_object(const BenchReport& report) {
 }
 
 std::string to_text(const BenchReport& report) {
-  Cells cells(1);
+  TableCells cells(1);
   std::vector<bool> numeric;
   cells.emplace_back();
   for (const auto& [name, value] : report.baseline.items()) {

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <csignal>
 #include <exception>
+#include <span>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -16,16 +17,20 @@ First steps:
   trireme train --epochs 2                      LeNet on Fashion-MNIST, 2 workers, 1 server
   trireme train --data synthetic --epochs 1     the same on generated data
   trireme run -w 2 -s 1 -- ./my_program         the same cluster around a program of yours
+  trireme ckpt ls runs/my_run                   the checkpoints of a run; also show, verify, diff, export, import
   trireme train --help                          all flags; they can also stand in a file: --config run.toml
 )";
 
-/// CLI11 would say no more than that a command is missing.
-void check_command(const CLI::App& app, const std::string& word) {
+/// CLI11 would say no more than that a command is missing. `words` is the command line after the program's name.
+void check_command(const CLI::App& app, std::span<char*> words) {
   std::vector<std::string> names;
   for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
-  if (word.starts_with("-") || std::find(names.begin(), names.end(), word) != names.end()) return;
-  trireme::fail<trireme::InvalidArgument>("there is no command '{}'{}: use {}; see trireme --help", word,
-                                          trireme::did_you_mean(word, names), fmt::join(names, ", "));
+  if (names.empty() || words.empty() || words[0][0] == '-') return;
+  const std::string word = words[0];
+  if (std::ranges::find(names, word) != names.end()) return check_command(*app.get_subcommand(word), words.subspan(1));
+  const std::string inside = app.get_parent() == nullptr ? "trireme" : "trireme " + app.get_name();
+  trireme::fail<trireme::InvalidArgument>("there is no command '{}'{}: use {}; see {} --help", word,
+                                          trireme::did_you_mean(word, names), fmt::join(names, ", "), inside);
 }
 
 }  // namespace
@@ -42,9 +47,10 @@ int main(int argc, char** argv) {
   trireme::cli::add_scale(app, action);
   trireme::cli::add_serve(app, action);
   trireme::cli::add_master(app, action);
+  trireme::cli::add_ckpt(app, action);
   trireme::cli::add_bench(app, action);
   try {
-    if (argc > 1) check_command(app, argv[1]);
+    check_command(app, std::span(argv, static_cast<std::size_t>(argc)).subspan(1));
     app.parse(argc, argv);
     return action();
   } catch (const CLI::ParseError& problem) {
