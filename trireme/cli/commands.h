@@ -11,6 +11,7 @@ using Action = std::function<int()>;
 
 void add_train(CLI::App& app, Action& action);
 void add_run(CLI::App& app, Action& action);
+void add_resume(CLI::App& app, Action& action);
 void add_scale(CLI::App& app, Action& action);
 void add_serve(CLI::App& app, Action& action);
 void add_master(CLI::App& app, Action& action);

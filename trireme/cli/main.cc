@@ -16,6 +16,7 @@ constexpr const char* kFooter = R"(
 First steps:
   trireme train --epochs 2                      LeNet on Fashion-MNIST, 2 workers, 1 server
   trireme train --data synthetic --epochs 1     the same on generated data
+  trireme resume runs/first                     go on with a run that was stopped or killed
   trireme run -w 2 -s 1 -- ./my_program         the same cluster around a program of yours
   trireme ckpt ls runs/my_run                   the checkpoints of a run; also show, verify, diff, export, import
   trireme train --help                          all flags; they can also stand in a file: --config run.toml
@@ -43,6 +44,7 @@ int main(int argc, char** argv) {
   app.footer(kFooter);
   trireme::cli::Action action;
   trireme::cli::add_train(app, action);
+  trireme::cli::add_resume(app, action);
   trireme::cli::add_run(app, action);
   trireme::cli::add_scale(app, action);
   trireme::cli::add_serve(app, action);

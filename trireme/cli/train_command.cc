@@ -1,8 +1,10 @@
 #include <cstdio>
 #include <memory>
+#include <optional>
 
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
+#include "trireme/checkpoint/list.h"
 #include "trireme/cli/commands.h"
 #include "trireme/cli/config_file.h"
 #include "trireme/cli/job_runner.h"
@@ -58,6 +60,7 @@ void tell_result(const JobOutcome& outcome, const observe::RunFolder& folder, co
   if (result.contains("stopped_because")) fmt::print("stopped: {}\n", result.value("stopped_because", ""));
   fmt::print("\nthe run is in {}\n", out);
   fmt::print("  model.safetensors   the final parameters\n");
+  fmt::print("  checkpoints/        to go on from: trireme resume {}; to look at: trireme ckpt ls {}\n", out, out);
   fmt::print("  metrics.jsonl       loss, accuracy, speed, clocks over time\n");
   fmt::print("  tensorboard/        the same for: tensorboard --logdir {}/tensorboard\n", out);
   if (flags.timeline) fmt::print("  timeline-*.json     who did what when: open them in ui.perfetto.dev\n");
@@ -66,17 +69,19 @@ void tell_result(const JobOutcome& outcome, const observe::RunFolder& folder, co
   suggest_next(flags);
 }
 
-int train(const TrainFlags& flags, const std::string& config) {
+/// Trains in `folder`, or in a new one that the flags name.
+int train(const TrainFlags& flags, const std::string& config, std::optional<observe::RunFolder> existing = {}) {
   check(flags);
   const data::Split data = load_data(flags);  // what is wrong with the data shows before anything starts
   data::Sampler(
       {.samples = data.train->size(), .batch = flags.batch, .lanes = flags.lanes == 0 ? flags.workers : flags.lanes});
-  const auto folder =
-      observe::RunFolder::create({.path = flags.out, .model = flags.model, .overwrite = flags.overwrite});
+  const auto folder = existing ? *existing
+                               : observe::RunFolder::create(
+                                     {.path = flags.out, .model = flags.model, .overwrite = flags.overwrite});
   write_file_atomically(folder.config(), as_bytes(config));
   if (!flags.json) {
     const std::string servers = flags.servers == 0 ? "" : " and " + counted(flags.servers, "server");
-    fmt::print("training {} on {} with {}{}, {}\n", flags.model, data.train->describe(),
+    fmt::print("{} {} on {} with {}{}, {}\n", existing ? "going on with" : "training", flags.model, data.train->describe(),
                counted(flags.workers, "worker"), servers, describe_strategy(flags));
     std::fflush(stdout);  // before the progress, which goes to standard error
   }
@@ -113,6 +118,31 @@ int train(const TrainFlags& flags, const std::string& config) {
 }
 
 }  // namespace
+
+void add_resume(CLI::App& app, Action& action) {
+  auto* command = app.add_subcommand("resume", "go on with a run that was stopped or killed, from its last checkpoint");
+  auto flags = std::make_shared<TrainFlags>();
+  auto run = std::make_shared<std::string>();
+  command->add_option("run", *run, "its folder")->required()->configurable(false);
+  declare(*command, *flags);
+  command->footer(
+      "Flags that are not given are those of the run. Another number of workers, or another strategy, is fine.\n"
+      "Example: trireme resume runs/first --workers 4");
+  command->callback([command, flags, run, &action] {
+    const auto folder = observe::RunFolder::open(*run);
+    if (!std::filesystem::exists(folder.config())) {
+      fail<InvalidArgument>("{} holds no run of 'trireme train': there is no config.toml", *run);
+    }
+    apply_config_file(*command, folder.config().string());
+    settle(*command, *flags);
+    if (!checkpoint::latest_complete(folder.checkpoints())) {
+      fmt::print(stderr, "trireme: {} has no complete checkpoint: starting from the beginning\n", *run);
+    }
+    action = [flags, folder, config = command->config_to_str(/*default_also=*/true, /*write_description=*/false)] {
+      return train(*flags, config, folder);
+    };
+  });
+}
 
 void add_train(CLI::App& app, Action& action) {
   auto* command = app.add_subcommand("train", "train one of the networks that come with Trireme");

@@ -129,6 +129,18 @@ void declare(CLI::App& command, TrainFlags& flags) {
       ->group(end);
   command.add_option("--out", flags.out, "run folder; runs/<time>-<model> unless given")->group(end);
   command.add_flag("--overwrite", flags.overwrite, "replace the run that is in --out")->group(end);
+  command
+      .add_option("--checkpoint-every", flags.checkpoint_every,
+                  "steps, or epoch; 0: never. A run that was killed goes on from the last one: trireme resume")
+      ->capture_default_str()
+      ->group(end);
+  command.add_option("--keep-checkpoints", flags.keep_checkpoints, "how many stay, besides the best; 0: all")
+      ->capture_default_str()
+      ->group(end);
+  command
+      .add_option("--checkpoint-rate", flags.checkpoint_rate,
+                  "largest write speed of each process, such as 800mbit; as fast as the disk takes it unless given")
+      ->group(end);
   command.add_option("--log-every", flags.log_every, "steps per row of metrics")->capture_default_str()->group(end);
   command.add_flag("--json", flags.json, "end with one line of JSON, and nothing else, on standard output")->group(end);
   command
@@ -143,6 +155,14 @@ void declare(CLI::App& command, TrainFlags& flags) {
       .add_option("--latency-ms", flags.latency_ms,
                   "what workers send each other in the background starts so much later")
       ->group(experiments);
+}
+
+std::optional<std::uint64_t> parse_checkpoint_every(const std::string& text) {
+  if (text == "epoch") return std::nullopt;
+  std::uint64_t steps = 0;
+  const auto [stopped, problem] = std::from_chars(text.data(), text.data() + text.size(), steps);
+  if (problem == std::errc() && stopped == text.data() + text.size() && !text.empty()) return steps;
+  fail<InvalidArgument>("--checkpoint-every {}: a number of steps, or epoch; 0: never", text);
 }
 
 WorkerRange parse_workers(const std::string& text) {
@@ -178,6 +198,7 @@ void settle(CLI::App& command, TrainFlags& flags) {
     option.default_str(fmt::format("{}", value));
   };
   const bool ps = strategy.kind == cluster::StrategyChoice::Kind::kParameterServer;
+  unless_given("--lanes", flags.lanes, flags.workers);  // a resumed run has the same, whoever takes part then
   unless_given("--servers", flags.servers, strategy.uses_servers() ? 1u : 0u);
   unless_given("--consistency", flags.consistency, std::string(ps ? "bsp" : ""));
   unless_given("--buffers", flags.buffers, std::string(strategy.uses_servers() ? "own" : "average"));
@@ -220,6 +241,8 @@ void check(const TrainFlags& flags) {
   const auto at_least_one = [](const char* flag, std::uint64_t value, const char* why) {
     if (value == 0) fail<InvalidArgument>("{} 0: {}", flag, why);
   };
+  parse_checkpoint_every(flags.checkpoint_every);
+  if (!flags.checkpoint_rate.empty()) net::parse_bit_rate(flags.checkpoint_rate);
   at_least_one("--workers", flags.workers, "somebody has to compute");
   at_least_one("--batch", flags.batch, "a step needs at least one sample");
   at_least_one("--accumulate", flags.accumulate, "a lane has at least one part");

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include <CLI/CLI.hpp>
@@ -49,6 +50,9 @@ struct TrainFlags {
   std::uint32_t latency_ms = 0;
   bool trace_algorithms = false;
   bool timeline = false;
+  std::string checkpoint_every = "epoch";
+  std::uint32_t keep_checkpoints = 3;
+  std::string checkpoint_rate;
   double time_limit = 0;
   double target_accuracy = 0;
   std::uint32_t early_stop = 0;
@@ -61,7 +65,8 @@ struct TrainFlags {
                                  consistency, buffers, backup_workers, damp_stale, epochs, steps, batch, accumulate,
                                  optimizer, lr, momentum, l2, clip_norm, clip_value, schedule, warmup, lanes, seed,
                                  device, threads, transport, codec, throttle, latency_ms, trace_algorithms, timeline,
-                                 time_limit, target_accuracy, early_stop, log_every, slow, out, overwrite, json)
+                                 checkpoint_every, keep_checkpoints, checkpoint_rate, time_limit, target_accuracy,
+                                 early_stop, log_every, slow, out, overwrite, json)
 };
 
 /// Declares the flags on `command`; after parsing they are in `flags`.
@@ -85,6 +90,9 @@ struct WorkerRange {
   bool range_given = false;  ///< then it may also begin with `least`
 };
 WorkerRange parse_workers(const std::string& text);
+
+/// "epoch" or a number of steps, 0 = never. Throws InvalidArgument.
+std::optional<std::uint64_t> parse_checkpoint_every(const std::string& text);
 
 /// A straggler for experiments: "1:10" makes worker 1 ten times as slow.
 struct Slow {

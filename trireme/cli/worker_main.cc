@@ -43,10 +43,15 @@ TrainOptions to_options(const TrainFlags& flags, Rank rank) {
                        .device = pick_device(flags.device, rank),
                        .threads = flags.threads,
                        .log_every = flags.log_every,
+                       .checkpoint = {.every = parse_checkpoint_every(flags.checkpoint_every),
+                                      .keep_last = flags.keep_checkpoints},
                        .timeline = flags.timeline};
   if (!flags.consistency.empty()) options.consistency = ps::parse_consistency(flags.consistency);
   options.consistency.backups = flags.backup_workers;
   options.consistency.damp_stale = flags.damp_stale;
+  if (!flags.checkpoint_rate.empty()) {
+    options.checkpoint.bytes_per_second = net::parse_bit_rate(flags.checkpoint_rate) / 8;
+  }
   if (const Slow slow = parse_slow(flags.slow); slow.worker == rank) options.slowdown = slow.factor;
   if (flags.early_stop > 0) options.callbacks.push_back(stop_early(flags.early_stop));
   if (flags.target_accuracy > 0) options.callbacks.push_back(stop_at_accuracy(flags.target_accuracy));

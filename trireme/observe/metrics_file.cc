@@ -9,11 +9,13 @@
 #include <array>
 #include <cerrno>
 #include <cmath>
+#include <sstream>
 #include <string>
 
 #include <nlohmann/json.hpp>
 
 #include "trireme/base/error.h"
+#include "trireme/base/file.h"
 #include "trireme/base/log.h"
 
 namespace trireme::observe {
@@ -78,6 +80,17 @@ void find_not_finite(const json& value, const std::string& path, json& found) {
 }
 
 }  // namespace
+
+void drop_rows_after(const std::filesystem::path& path, Step step) {
+  if (!std::filesystem::exists(path)) return;
+  std::istringstream rows(read_file(path));
+  std::string kept;
+  for (std::string line; std::getline(rows, line);) {
+    const json row = json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (row.is_object() && row.value("step", Step{0}) <= step) kept += line + "\n";
+  }
+  write_file_atomically(path, as_bytes(kept));
+}
 
 MetricsFile::MetricsFile(const std::filesystem::path& path) : file_(open_locked(path)) {}
 

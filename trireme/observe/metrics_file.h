@@ -4,9 +4,14 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "trireme/base/units.h"
 #include "trireme/observe/append_file.h"
 
 namespace trireme::observe {
+
+/// Takes out of the file at `path`, if there is one, what a run wrote after `step`, before it goes on from there: rows
+/// whose "step" is larger. Throws IoError.
+void drop_rows_after(const std::filesystem::path& path, Step step);
 
 /// `metrics.jsonl`: one JSON object per line, readable while the run goes on. Any thread may append.
 class MetricsFile {

@@ -104,6 +104,12 @@ std::vector<fs::path> RunFolder::run_files() const {
   }
   collect(tensorboard(), files, [](const std::string& name) { return name.starts_with("events.out.tfevents."); });
   collect(logs(), files, [](const std::string& name) { return name.ends_with(".log"); });
+  std::vector<fs::path> steps;
+  collect(checkpoints(), steps, [](const std::string& name) { return name.starts_with("step-"); });
+  for (const fs::path& step : steps) {
+    collect(step, files, [](const std::string& name) { return name == "manifest.json" || name.starts_with("part-"); });
+    files.push_back(step);  // after its files: it can only be removed when it is empty
+  }
   return files;
 }
 

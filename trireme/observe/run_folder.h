@@ -35,6 +35,7 @@ class RunFolder {
   std::filesystem::path logs() const { return path_ / "logs"; }
   std::filesystem::path model() const { return path_ / "model.safetensors"; }
   std::filesystem::path result() const { return path_ / "result.json"; }
+  std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
   std::filesystem::path config() const { return path_ / "config.toml"; }
 
   /// `logs/worker-1.log` for "worker 1".

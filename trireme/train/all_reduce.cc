@@ -27,9 +27,7 @@ Step AllReduce::meet() {
   reductions_.clear();
   buffer_sync_.reset();
   reduce_ = {.lanes = deal_lanes(options_.lanes, ranks_.size())};
-  std::vector<NamedParameter> state = parameters_.state();
-  for (NamedParameter& piece : untrained_state(*model_.module)) state.push_back(std::move(piece));
-  const Levelled levelled = share_state(ranks_, at_, state);
+  const Levelled levelled = share_state(ranks_, at_, state()->tensors);
   at_ = levelled.at;
   if (levelled.taken) parameters_.publish_all();
   allocate_buckets();
@@ -40,6 +38,17 @@ Step AllReduce::meet() {
                                      {"over", ranks_.transport()},
                                      {"step", at_.version}});
   return at_.version;
+}
+
+std::optional<TrainingState> AllReduce::state() {
+  TrainingState state{.at = at_, .tensors = parameters_.state()};
+  for (NamedParameter& piece : untrained_state(*model_.module)) state.tensors.push_back(std::move(piece));
+  return state;
+}
+
+void AllReduce::restored(const Advance& at) {
+  at_ = at;
+  parameters_.publish_all();
 }
 
 void AllReduce::allocate_buckets() {

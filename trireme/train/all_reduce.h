@@ -50,6 +50,8 @@ class AllReduce final : public Strategy {
   Commit finish() override;
   void refresh() override {}  // the parameters are always up to date
   void leave() override;
+  std::optional<TrainingState> state() override;
+  void restored(const Advance& at) override;
   void interrupt(const std::string& reason) override { ranks_.abort(reason); }
   std::optional<Communication> communication() const override;
 

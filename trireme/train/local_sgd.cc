@@ -41,20 +41,14 @@ void LocalSgd::attach(const Model& model) {
 
 Step LocalSgd::meet() {
   own_.clear();
+  since_ = 0;
   std::size_t total = 0;
-  std::vector<NamedParameter> state = parameters_.state();
-  for (NamedParameter& piece : untrained_state(*model_.module)) state.push_back(std::move(piece));
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     std::ranges::copy(agreed_[i], parameters_.values(i).begin());
-    if (!outer_state_[i].empty()) {
-      state.push_back({fmt::format("outer/{}", i),
-                       torch::from_blob(outer_state_[i].data(), {static_cast<std::int64_t>(outer_state_[i].size())})});
-    }
     total += parameters_.values(i).size();
   }
-  const Levelled levelled = share_state(ranks_, agreed_at_, state);
+  const Levelled levelled = share_state(ranks_, agreed_at_, state()->tensors);
   at_ = agreed_at_ = levelled.at;
-  since_ = 0;
   parameters_.publish_all();
   for (std::size_t i = 0; i < parameters_.size(); ++i) std::ranges::copy(parameters_.values(i), agreed_[i].begin());
   if (options_.buffers == BufferPolicy::kAverage) total += buffers_->mean_floats();
@@ -68,6 +62,24 @@ Step LocalSgd::meet() {
                                      {"step", at_.version},
                                      {"meet_every", options_.choice.steps}});
   return at_.version;
+}
+
+std::optional<TrainingState> LocalSgd::state() {
+  if (since_ > 0) return std::nullopt;
+  TrainingState state{.at = agreed_at_, .tensors = parameters_.state(), .same_everywhere = false};
+  for (NamedParameter& piece : untrained_state(*model_.module)) state.tensors.push_back(std::move(piece));
+  for (std::size_t i = 0; i < outer_state_.size(); ++i) {
+    if (outer_state_[i].empty()) continue;
+    const auto size = static_cast<std::int64_t>(outer_state_[i].size());
+    state.tensors.push_back({fmt::format("outer/{}", i), torch::from_blob(outer_state_[i].data(), {size})});
+  }
+  return state;
+}
+
+void LocalSgd::restored(const Advance& at) {
+  at_ = agreed_at_ = at;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) std::ranges::copy(parameters_.values(i), agreed_[i].begin());
+  parameters_.publish_all();
 }
 
 void LocalSgd::begin(const StepInfo& info) {

@@ -47,6 +47,10 @@ class LocalSgd final : public Strategy {
 
   /// The workers meet for the last time: their parameters are then the same.
   void leave() override;
+
+  /// Only when the workers have just met. The state of the optimizer is this worker's own.
+  std::optional<TrainingState> state() override;
+  void restored(const Advance& at) override;
   void interrupt(const std::string& reason) override { ranks_.abort(reason); }
   std::optional<Communication> communication() const override;
 

@@ -11,6 +11,7 @@
 #include "trireme/codec/spec.h"
 #include "trireme/ps/consistency.h"
 #include "trireme/ps/update_config.h"
+#include "trireme/train/run_checkpoints.h"
 
 namespace trireme {
 
@@ -55,6 +56,8 @@ struct TrainOptions {
   Step log_every = 10;  ///< steps per row of metrics
   bool evaluate_each_epoch = true;  ///< else only at the end
   double slowdown = 1;              ///< experiments: this worker takes so many times as long for its gradients
+
+  CheckpointOptions checkpoint;  ///< in the run folder; a run that is started there again goes on from the newest
 
   bool timeline = false;  ///< each worker writes what it did when into the run folder
 

@@ -3,16 +3,9 @@
 #include <vector>
 
 #include "trireme/collective/communicator.h"
-#include "trireme/models/model.h"
+#include "trireme/train/strategy.h"
 
 namespace trireme {
-
-/// How far a worker has got.
-struct Advance {
-  bool fresh = true;  ///< it has nothing but initial values
-  Step version = 0;   ///< steps; some of them without samples
-  Step updates = 0;   ///< steps that changed something: what the rule counts
-};
 
 /// Brings all ranks to the state of whoever is furthest (the lowest such rank; rank 0 if all are fresh): `state` is the
 /// same list on all of them. All that are level keep what they have, because they would have computed the same.

@@ -3,6 +3,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "trireme/base/lanes.h"
 #include "trireme/models/model.h"
@@ -25,6 +26,20 @@ struct Commit {
   bool counted = true;   ///< false: this worker's gradients came too late to count
   bool stop = false;     ///< end now; in synchronous modes all workers are told after the same step
   bool regroup = false;  ///< meet in the next view now; all workers are told after the same step
+};
+
+/// How far a worker has got.
+struct Advance {
+  bool fresh = true;  ///< it has nothing but initial values
+  Step version = 0;   ///< steps; some of them without samples
+  Step updates = 0;   ///< steps that changed something: what the rule counts
+};
+
+/// All that training has made so far, by name, not copied: "model/…", "optimizer/…", "buffer/…".
+struct TrainingState {
+  Advance at;
+  std::vector<NamedParameter> tensors;
+  bool same_everywhere = true;  ///< all workers hold the same bits: each can save a share of them
 };
 
 /// What a strategy has moved on behalf of one worker.
@@ -75,6 +90,12 @@ class Strategy {
   /// This worker contributes no more. All workers call it after the same step in synchronous modes, so it may be
   /// collective.
   virtual void leave() = 0;
+
+  /// What a checkpoint of this moment holds; nothing if this is no moment for one.
+  virtual std::optional<TrainingState> state() { return std::nullopt; }
+
+  /// The tensors of `state` were filled from a checkpoint of `at`: goes on from there. Before `meet`.
+  virtual void restored(const Advance& /*at*/) {}
 
   /// Makes a wait in progress fail; from any thread.
   virtual void interrupt(const std::string& reason) = 0;

@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "trireme/base/error.h"
+#include "trireme/base/hash.h"
 #include "trireme/base/log.h"
 #include "trireme/observe/timeline.h"
 #include "trireme/train/lane_computer.h"
@@ -19,6 +20,13 @@ namespace {
 bool is_loss(const std::exception& problem) {
   return dynamic_cast<const PeerLost*>(&problem) != nullptr || dynamic_cast<const Timeout*>(&problem) != nullptr ||
          dynamic_cast<const StaleView*>(&problem) != nullptr;
+}
+
+/// Tells one launch of a run from another: each has its own secret, which stays one.
+std::string launch_id(const std::string& secret) {
+  Sha256 hash;
+  hash.add(as_bytes(secret));
+  return hash.hex().substr(0, 8);
 }
 
 /// While it lives, the failure of the job interrupts the strategy's waits.
@@ -70,6 +78,9 @@ class Trainer::Run final : public TrainControl {
                            .steps = plan_.steps,
                            .steps_per_epoch = plan_.steps_per_epoch})),
         train_(std::move(train)) {
+    if (job_.folder() && checkpoint_every_ > 0) {
+      checkpoints_.emplace(job_.folder()->checkpoints(), options_.checkpoint);
+    }
     job_.membership().set_plan(plan_);
   }
 
@@ -88,6 +99,7 @@ class Trainer::Run final : public TrainControl {
           continue;
         }
         strategy_->leave();
+        save(/*last=*/true);
         if (job_.chief() || !elastic()) return conclude();
         if (!job_.regroup("all steps are made", /*done=*/true)) return result();
       } catch (const std::exception& problem) {
@@ -116,12 +128,14 @@ class Trainer::Run final : public TrainControl {
       computer_.emplace(model_, options_, train_->sample_shape());
       if (options_.timeline) start_timeline();
     }
+    if (job_.chief() && !std::exchange(entered_, true)) restore();
     clock_ = next_step_ = strategy_->meet();
     epoch_ = sampler_->epoch_of(clock_);
     stream_ = plan_.leased
                   ? make_leased_stream(train_, sampler_, job_.membership())
                   : make_fixed_stream(train_, sampler_, deal_lanes(options_.lanes, job_.workers())[job_.rank()], clock_,
                                       plan_.steps);
+    if (!job_.chief()) callbacks_.clear();
     if (job_.chief() && callbacks_.empty()) become_chief();
     model_.module->train();
   }
@@ -140,6 +154,7 @@ class Trainer::Run final : public TrainControl {
     log_warn("goes on without somebody", {{"step", clock_}, {"reason", reason}});
     stream_.reset();
     if (computer_) computer_->rewind();
+    if (checkpoints_) checkpoints_->abandon();  // somebody's part may never come
     for (;;) {
       try {
         if (!job_.regroup(reason)) fail<StaleView>("the job ended while this worker was not in it");
@@ -185,7 +200,64 @@ class Trainer::Run final : public TrainControl {
                               .lr = lr});
     deliver_rows();
     notice_epoch(plan_.leased ? step : step + 1);
+    if (checkpoint_every_ > 0 && clock_ % checkpoint_every_ == 0 && clock_ < plan_.steps) save();
     return commit;
+  }
+
+  /// This worker's part of a checkpoint of this moment. The last one is waited for.
+  void save(bool last = false) {
+    if (!checkpoints_) return;
+    const auto state = strategy_->state();
+    if (!state || (last && saved_ == state->at.version)) {
+      if (last) checkpoints_->finish(save_within());
+      return;
+    }
+    WriterPlace place{.rank = job_.rank(),
+                      .workers = job_.workers(),
+                      .attempt = fmt::format("{}-{}", launch_id_, job_.view().view)};
+    // A worker that was not told where the run's files go has a folder of its own, or none.
+    if (!state->same_everywhere || job_.place().run_folder.empty()) {
+      if (!job_.chief()) return;
+      place = {.rank = 0, .workers = 1, .attempt = place.attempt};
+    }
+    checkpoints_->write(place, state->at, state->tensors, describe_run(), score_, last);
+    saved_ = state->at.version;
+    if (last) checkpoints_->finish(save_within());
+  }
+
+  static Deadline save_within() { return Deadline::in(60s); }
+
+  /// What the result depends on, beside the tensors.
+  nlohmann::json describe_run() const {
+    return {{"samples", sampler_->config().samples},
+            {"batch", options_.batch},
+            {"lanes", options_.lanes},
+            {"seed", options_.seed},
+            {"steps", plan_.steps},
+            {"steps_per_epoch", plan_.steps_per_epoch},
+            {"strategy", plan_.strategy},
+            {"optimizer", ps::to_string(options_.optimizer.rule)},
+            {"lr", options_.lr},
+            {"schedule", options_.schedule},
+            {"warmup", options_.warmup}};
+  }
+
+  /// The first chief goes on from the newest checkpoint in the run's folder, if there is one; the others take it over.
+  void restore() {
+    if (!checkpoints_) return;
+    auto state = strategy_->state();
+    if (!state || !state->at.fresh) return;
+    const auto restored = checkpoints_->restore(state->tensors);
+    if (!restored) return;
+    const nlohmann::json ours = describe_run();
+    for (const char* field : {"samples", "batch", "lanes", "seed"}) {
+      if (restored->meta.contains(field) && restored->meta.at(field) != ours.at(field)) {
+        fail<InvalidArgument>("the checkpoint was made with {} {}, this run has {}: the two would not fit together",
+                              field, restored->meta.at(field).dump(), ours.at(field).dump());
+      }
+    }
+    strategy_->restored(restored->at);
+    observe::drop_rows_after(job_.folder()->metrics(), restored->at.version);
   }
 
   void start_timeline() {
@@ -217,6 +289,7 @@ class Trainer::Run final : public TrainControl {
   }
 
   void report_evaluation(Step step, const Evaluation& evaluation) {
+    score_ = evaluation.accuracy;
     log_info("evaluated", {{"step", step}, {"loss", evaluation.loss}, {"accuracy", evaluation.accuracy}});
     for (const auto& callback : callbacks_) callback->on_evaluation(step, evaluation, *this);
   }
@@ -287,8 +360,12 @@ class Trainer::Run final : public TrainControl {
   /// The chief writes the files of the run.
   void become_chief() {
     callbacks_ = options_.callbacks;
-    callbacks_.push_back(write_metrics(job_.folder()->metrics()));
-    callbacks_.push_back(write_tensorboard(job_.folder()->tensorboard()));
+    try {
+      callbacks_.push_back(write_metrics(job_.folder()->metrics()));
+      callbacks_.push_back(write_tensorboard(job_.folder()->tensorboard()));
+    } catch (const IoError& problem) {  // a former chief that is stopped may still hold them
+      log_error("metrics are not written from here on", {{"reason", problem.what()}});
+    }
     callbacks_.push_back(save_final(job_.folder()->model(), job_.folder()->result()));
     if (job_.alone()) callbacks_.push_back(show_progress());
     for (const auto& callback : callbacks_) callback->on_start(model_, plan_);
@@ -305,6 +382,12 @@ class Trainer::Run final : public TrainControl {
   std::shared_ptr<observe::Timeline> timeline_;  // also the communicator's, which lives longer
   std::unique_ptr<Strategy> strategy_;
   std::optional<FailureWatch> failure_watch_;
+  const Step checkpoint_every_ = options_.checkpoint.every.value_or(plan_.steps_per_epoch);
+  const std::string launch_id_ = launch_id(job_.place().secret);
+  std::optional<RunCheckpoints> checkpoints_;
+  std::optional<Step> saved_;    // the step of the last checkpoint that was begun
+  std::optional<double> score_;  // of the last evaluation; the chief's
+  bool entered_ = false;         // a view, as its chief
   std::optional<LaneComputer> computer_;
   std::unique_ptr<WorkStream> stream_;                // of the present view
   std::vector<std::shared_ptr<Callback>> callbacks_;  // the chief's
