@@ -85,8 +85,8 @@ __attribute__((target("sse4.2"))) std::uint32_t crc32c_by_instruction(Bytes byte
 
 std::uint32_t crc32c(Bytes bytes, std::uint32_t crc) {
 #if defined(__x86_64__)
-  static const bool has_instruction = __builtin_cpu_supports("sse4.2") != 0;
-  if (has_instruction) return ~crc32c_by_instruction(bytes, ~crc);
+  static const bool kHasInstruction = __builtin_cpu_supports("sse4.2") != 0;
+  if (kHasInstruction) return ~crc32c_by_instruction(bytes, ~crc);
 #endif
   return ~crc32c_by_table(bytes, ~crc);
 }

@@ -14,6 +14,7 @@ namespace trireme::checkpoint {
 namespace {
 
 constexpr std::size_t kPage = 4096;  // what direct writes must be multiples of, in memory and in the file
+constexpr ssize_t kMuch = 1 << 20;   // a write that keeps a disk busy for a while
 
 class RealFile final : public WritableFile {
  public:
@@ -41,7 +42,7 @@ class RealFile final : public WritableFile {
     if (written < 0) fail_errno("cannot write " + path_.string());
     if (written == 0) fail<IoError>("cannot write {}: the disk takes nothing more", path_.string());
     if (direct_ && static_cast<std::size_t>(written) % kPage != 0) go_through_cache();
-    if (!direct_) {  // start towards the disk now rather than all at once when it is synced
+    if (!direct_ && written >= kMuch) {  // start towards the disk now rather than all at once when it is synced
       ::sync_file_range(file_.get(), position_, written, SYNC_FILE_RANGE_WRITE);
     }
     position_ += written;

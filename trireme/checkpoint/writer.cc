@@ -98,20 +98,21 @@ bool Writer::start(PartInfo info, std::span<const Piece> pieces) {
     const MutableBytes place = staging.add(piece.tensor, piece.offset, piece.bytes.size());
     if (!place.empty()) std::memcpy(place.data(), piece.bytes.data(), place.size());
   }
-  return start_staged(std::move(info), std::move(staging), seconds_since(began));
+  hand_over({.info = std::move(info), .staging = std::move(staging), .staging_seconds = seconds_since(began)});
+  return true;
 }
 
 bool Writer::start(PartInfo info, Staging&& staging) {
   if (busy()) return false;
   check(info, {staging.pieces().begin(), staging.pieces().end()});
-  return start_staged(std::move(info), std::move(staging), 0);
+  hand_over({.info = std::move(info), .staging = std::move(staging)});
+  return true;
 }
 
-bool Writer::start_staged(PartInfo info, Staging&& staging, double staging_seconds) {
+void Writer::hand_over(Job job) {
   const std::scoped_lock lock(mutex_);
-  job_ = std::make_unique<Job>(std::move(info), std::move(staging), staging_seconds);
+  job_ = std::make_unique<Job>(std::move(job));
   changed_.notify_all();
-  return true;
 }
 
 Staging Writer::take_staging() {

@@ -84,7 +84,8 @@ class Writer {
   /// Copies `pieces` (that copy is the only pause of training) and starts to write them. False, with nothing done, if
   /// the write before is still in progress: skip this checkpoint, or `finish` and start again.
   /// Throws InvalidArgument for what cannot become part of a checkpoint: part >= parts, a tensor twice, a piece beyond
-  /// its tensor or over another, meta that is not UTF-8. One thread at a time.
+  /// its tensor or over another, meta that is not UTF-8; IoError without enough memory for the copy. One thread at a
+  /// time.
   [[nodiscard]] bool start(PartInfo info, std::span<const Piece> pieces);
 
   /// The same for bytes that the caller has staged, piece by piece, without a copy. Only taken if the result is true.
@@ -101,7 +102,7 @@ class Writer {
  private:
   struct Job;
 
-  [[nodiscard]] bool start_staged(PartInfo info, Staging&& staging, double staging_seconds);
+  void hand_over(Job job);
   void work(const std::stop_token& stop);
   WriteReport write(const Job& job, const std::stop_token& stop);
 

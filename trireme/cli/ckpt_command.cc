@@ -30,8 +30,9 @@ void add_choice(CLI::App& command, CkptChoice& choice) {
 }
 
 /// Adds a command whose options live as long as its action.
-template <typename Options, typename Declare, typename Run>
-void add(CLI::App& ckpt, Action& action, const char* name, const char* help, const Declare& declare, const Run& run) {
+template <typename Options, typename Declare>
+void add(CLI::App& ckpt, Action& action, const char* name, const char* help, const Declare& declare,
+         int (*run)(const Options&)) {
   auto* command = ckpt.add_subcommand(name, help);
   auto options = std::make_shared<Options>();
   declare(*command, *options);
