@@ -28,7 +28,9 @@ bool EtcdLeadership::leading() const { return !over_ && Clock::now() < sure_unti
 
 /// etcd counts the time from when it gets the question, which is after it was asked. A tenth is left for clocks that do
 /// not run at the same speed, and for who acts upon the answer of leading().
-void EtcdLeadership::renewed(Clock::time_point asked, std::chrono::seconds ttl) { sure_until_ = asked + ttl * 9 / 10; }
+void EtcdLeadership::renewed(Clock::time_point asked, std::chrono::milliseconds ttl) {
+  sure_until_ = asked + ttl - ttl / 10;
+}
 
 void EtcdLeadership::keep_alive(const std::stop_token& stop) {
   net::name_thread("store lease");
