@@ -16,7 +16,7 @@ using collective::Talk;
 
 /// Leads until it is killed; commits what the test says, and tells how that went.
 void lead_and_obey(Place& place, Talk& test) {
-  const auto leader = place.open()->campaign({.candidate = {.name = "the first", .value = "first:1"}});
+  const auto leader = place.open()->campaign({.candidate = {.name = "the first", .value = "first:1"}, .ttl = 1s});
   leader->commit({{"key", "of the first"}});
   test.say(leader->term());
   for (;;) {

@@ -77,16 +77,12 @@ class EtcdCluster {
   /// Waits until the member answers by itself. Throws IoError with the end of its log.
   void wait_ready(std::size_t member) {
     cluster::EtcdClient client({addresses()[member]});
-    const Deadline deadline = Deadline::in(15s);
-    for (;;) {
+    for (const Deadline deadline = Deadline::in(15s);;) {
       try {
         client.get("ready?", Deadline::in(200ms));
         return;
       } catch (const Error& problem) {
-        int status = 0;
-        const bool ended = ::waitpid(members_[member].pid, &status, WNOHANG) == members_[member].pid;
-        if (ended) members_[member].pid = -1;
-        if (ended || deadline.passed()) fail<IoError>("etcd does not start: {}\n{}", problem.what(), log_tail(member));
+        check_runs(member, problem, deadline);
       }
     }
   }
@@ -107,8 +103,31 @@ class EtcdCluster {
     }
     held.clear();
     folder_ = std::make_unique<TempFolder>();
-    for (std::size_t i = 0; i < members_.size(); ++i) members_[i].pid = spawn(i);
+    for (std::size_t i = 0; i < members_.size(); ++i) {
+      members_[i].pid = spawn(i);
+      if (i + 1 < members_.size()) wait_for_peers(i);
+    }
     for (std::size_t i = 0; i < members_.size(); ++i) wait_ready(i);
+  }
+
+  /// Waits until the member talks to other members. Those that start at the same time wait a second for each other.
+  void wait_for_peers(std::size_t member) {
+    net::HttpClient peer({.host = "127.0.0.1", .port = members_[member].peer_port});
+    for (const Deadline deadline = Deadline::in(15s);;) {
+      try {
+        peer.post({.path = "/members", .deadline = Deadline::in(1s)});
+        return;
+      } catch (const Error& problem) {
+        check_runs(member, problem, deadline);
+        std::this_thread::sleep_for(10ms);
+      }
+    }
+  }
+
+  void check_runs(std::size_t member, const Error& problem, Deadline deadline) {
+    const bool ended = ::waitpid(members_[member].pid, nullptr, WNOHANG) == members_[member].pid;
+    if (ended) members_[member].pid = -1;
+    if (ended || deadline.passed()) fail<IoError>("etcd does not start: {}\n{}", problem.what(), log_tail(member));
   }
 
   static std::uint16_t free_port(std::vector<FileDescriptor>& held) {

@@ -12,29 +12,40 @@ using nlohmann::json;
 
 constexpr int kPage = 16;  // entries per answer, so that its size has a bound
 
-/// The gateway writes 64-bit numbers as text, and leaves out what is zero, empty or false.
+/// The gateway leaves out what is zero, empty or false: null then.
+const json* find_in(const json& object, const char* field) {
+  if (!object.is_object()) fail<Corrupt>("no object where '{}' should be", field);
+  const auto found = object.find(field);
+  return found == object.end() ? nullptr : &*found;
+}
+
+/// 64-bit numbers are written as text.
 std::int64_t number_in(const json& object, const char* field) {
-  if (!object.contains(field)) return 0;
-  const auto text = object.at(field).get<std::string>();
+  const json* found = find_in(object, field);
+  if (found == nullptr) return 0;
+  const auto text = found->get<std::string>();
   std::int64_t number = 0;
   const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (problem != std::errc() || end != text.data() + text.size()) fail<Corrupt>("'{}' is not a number", text);
+  if (problem != std::errc() || end != text.data() + text.size()) fail<Corrupt>("'{}' is not a number", field);
   return number;
 }
 
 std::string bytes_in(const json& object, const char* field) {
-  return object.contains(field) ? base64_decode(object.at(field).get<std::string>()) : "";
+  const json* found = find_in(object, field);
+  return found == nullptr ? "" : base64_decode(found->get<std::string>());
 }
 
-bool flag_in(const json& object, const char* field) { return object.contains(field) && object.at(field).get<bool>(); }
-
-json array_in(const json& object, const char* field) {
-  return object.contains(field) ? object.at(field) : json::array();
+bool flag_in(const json& object, const char* field) {
+  const json* found = find_in(object, field);
+  return found != nullptr && found->get<bool>();
 }
 
 std::vector<EtcdEntry> entries_in(const json& range) {
   std::vector<EtcdEntry> entries;
-  for (const json& entry : array_in(range, "kvs")) {
+  const json* found = find_in(range, "kvs");
+  if (found == nullptr) return entries;
+  if (!found->is_array()) fail<Corrupt>("'kvs' is not a list");
+  for (const json& entry : *found) {
     entries.push_back({.key = bytes_in(entry, "key"),
                        .value = bytes_in(entry, "value"),
                        .create_revision = number_in(entry, "create_revision"),

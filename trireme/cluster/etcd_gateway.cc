@@ -2,14 +2,12 @@
 
 #include <thread>
 
-#include <fmt/ranges.h>
-
 namespace trireme::cluster {
 namespace {
 
 // Sixteen of the largest entries, which etcd limits to 1.5 MiB, in base64: a page of a list (etcd_client.h).
 constexpr std::size_t kLargestAnswer = 36UL * 1024 * 1024;
-constexpr auto kPause = 50ms;  // between two rounds over all members
+constexpr auto kPause = 50ms;  // between two rounds over all members; in less time nothing can be achieved
 
 // Codes of gRPC.
 constexpr int kInvalidArgument = 3;
@@ -34,22 +32,17 @@ EtcdGateway::EtcdGateway(const std::vector<net::Address>& members) {
 
 EtcdGateway::Answer EtcdGateway::ask(const std::string& path, const nlohmann::json& question, Deadline deadline) {
   const std::lock_guard lock(mutex_);
-  const auto share = deadline.allowed() / members_.size();
+  const Deadline::Clock::duration share = deadline.allowed() / members_.size();
   net::HttpPost post{.path = path, .body = question.dump(), .largest_answer = kLargestAnswer};
-  std::vector<std::string> problems(members_.size());
+  std::vector<Attempt> attempts(members_.size());  // the last one at each
   for (;;) {
-    bool silent = false;
     for (std::size_t i = 0; i < members_.size(); ++i) {
-      net::HttpClient& member = members_[current_];
-      post.deadline = Deadline::in(std::min<Deadline::Clock::duration>(share, deadline.left()));
-      Attempt result = attempt(member, post);
-      if (result.answered) return {.body = std::move(result.body), .member = name_of(member)};
-      problems[current_] = std::move(result.problem);
-      silent = silent || result.silent;
+      post.deadline = share < deadline.left() ? Deadline::in(share) : deadline;
+      Attempt& now = attempts[current_] = attempt(members_[current_], post);
+      if (now.answered) return {.body = std::move(now.body), .member = name_of(members_[current_])};
       current_ = (current_ + 1) % members_.size();
-      if (deadline.passed()) give_up(path, deadline, silent, problems);
+      if (deadline.left() <= kPause) give_up(path, deadline, attempts);
     }
-    if (deadline.left() <= kPause) give_up(path, deadline, silent, problems);
     std::this_thread::sleep_for(kPause);
   }
 }
@@ -87,15 +80,17 @@ EtcdGateway::Attempt EtcdGateway::attempt(net::HttpClient& member, const net::Ht
   throw IoError(problem + "; see the log of that etcd");
 }
 
-void EtcdGateway::give_up(const std::string& path, Deadline deadline, bool silent,
-                          const std::vector<std::string>& problems) {
-  std::vector<std::string> said;
-  for (const std::string& problem : problems) {
-    if (!problem.empty()) said.push_back(problem);
+void EtcdGateway::give_up(const std::string& path, Deadline deadline, const std::vector<Attempt>& attempts) {
+  std::string problems;
+  bool silent = false;
+  for (const Attempt& attempt : attempts) {
+    if (attempt.problem.empty()) continue;  // its turn did not come
+    problems += (problems.empty() ? "" : "; ") + attempt.problem;
+    silent = silent || attempt.silent;
   }
   const std::string message = fmt::format(
       "etcd did not carry out {} within {} ms: {}. Most of its members have to run: see `etcdctl endpoint health`",
-      path, deadline.allowed().count(), fmt::join(said, "; "));
+      path, deadline.allowed().count(), problems);
   if (silent) throw Timeout(message);
   throw IoError(message);
 }

@@ -45,9 +45,8 @@ class EtcdGateway {
     std::string problem;
     nlohmann::json body;
   };
-  Attempt attempt(net::HttpClient& member, const net::HttpPost& post);
-  [[noreturn]] void give_up(const std::string& path, Deadline deadline, bool silent,
-                            const std::vector<std::string>& problems);
+  static Attempt attempt(net::HttpClient& member, const net::HttpPost& post);
+  [[noreturn]] static void give_up(const std::string& path, Deadline deadline, const std::vector<Attempt>& attempts);
 
   std::mutex mutex_;
   std::vector<net::HttpClient> members_;  // guarded by mutex_
