@@ -3,6 +3,8 @@
 #include <memory>
 #include <string>
 
+#include <gtest/gtest.h>
+
 #include "trireme/cluster/etcd_client.h"
 #include "trireme/cluster/memory_store.h"
 #include "trireme/cluster/store.h"

@@ -5,7 +5,7 @@
 //   memory:                           this process, for tests (memory_store.h)
 //   sqlite:/folder/job.db, or a path  a file on a local disk, the default; a master that died is replaced at once
 //   etcd://a:2379,b:2379,c:2379/job   an etcd cluster (3.4 or newer), for masters on several machines. When the one in
-//                                     charge dies or hangs, another takes over within 3 s; within 5 s if the leader
+//                                     charge dies or hangs, another takes over within 3 s; in about 5 s if the leader
 //                                     of etcd died with it, for etcd elects another first and gives every lease its
 //                                     time anew. Plain HTTP without passwords: TLS to etcd is not supported yet, so
 //                                     keep it on a network that is trusted
