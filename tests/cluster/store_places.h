@@ -77,18 +77,12 @@ inline std::unique_ptr<Place> make_place(const std::string& tenant) {
 }
 
 /// The tenants of this build: SQLite is optional.
-inline std::vector<std::string> lasting_tenants() {
-#ifdef TRIREME_HAS_SQLITE
-  return {"sqlite", "etcd"};
-#else
-  return {"etcd"};
-#endif
-}
-
 inline std::vector<std::string> all_tenants() {
-  auto tenants = lasting_tenants();
-  tenants.insert(tenants.begin(), "memory");
-  return tenants;
+#ifdef TRIREME_HAS_SQLITE
+  return {"memory", "sqlite", "etcd"};
+#else
+  return {"memory", "etcd"};
+#endif
 }
 
 inline std::string tenant_name(const ::testing::TestParamInfo<std::string>& info) { return info.param; }

@@ -15,8 +15,9 @@ using collective::Process;
 using collective::Talk;
 
 /// Leads until it is killed; commits what the test says, and tells how that went.
-void lead_and_obey(Place& place, Talk& test) {
-  const auto leader = place.open()->campaign({.candidate = {.name = "the first", .value = "first:1"}, .ttl = 1s});
+void lead_and_obey(Store& store, Campaign campaign, Talk& test) {
+  campaign.candidate = {.name = "the first", .value = "first:1"};
+  const auto leader = store.campaign(campaign);
   leader->commit({{"key", "of the first"}});
   test.say(leader->term());
   for (;;) {
@@ -41,12 +42,10 @@ std::unique_ptr<Leadership> take_over(Store& store, const std::string& after) {
   return leader;
 }
 
-class StoreProcesses : public ::testing::TestWithParam<std::string> {};
-
-TEST_P(StoreProcesses, AKilledLeaderIsReplacedWithinThreeSeconds) {
-  const auto place = make_place(GetParam());
-  const auto store = place->open();
-  Process first([&](Talk& test) { lead_and_obey(*place, test); });
+/// The first is killed; its successor finds what it left.
+void expect_a_quick_successor(const std::function<std::unique_ptr<Store>()>& open) {
+  const auto store = open();
+  Process first([&](Talk& test) { lead_and_obey(*open(), {}, test); });
   const auto term = first.talk().hear().get<std::uint64_t>();
   EXPECT_EQ(store->leader()->value, "first:1");
   EXPECT_EQ(store->campaign({.deadline = Deadline::in(0s)}), nullptr);
@@ -58,20 +57,17 @@ TEST_P(StoreProcesses, AKilledLeaderIsReplacedWithinThreeSeconds) {
   second->commit({{"key", "of the second"}});
 }
 
-TEST_P(StoreProcesses, AStoppedLeaderNeverWritesBesideItsSuccessor) {
-  const auto place = make_place(GetParam());
-  const auto store = place->open();
-  Process first([&](Talk& test) { lead_and_obey(*place, test); });
+TEST(EtcdProcesses, AKilledLeaderIsReplacedWithinThreeSeconds) {
+  const EtcdCluster etcd({.heartbeat = 100ms, .election_timeout = 1000ms});  // its own defaults: leases of 2 s or more
+  expect_a_quick_successor([&] { return open_store({.location = etcd.location("job")}); });
+}
+
+TEST(EtcdProcesses, AStoppedLeaderNeverWritesBesideItsSuccessor) {
+  EtcdPlace place;
+  const auto store = place.open();
+  Process first([&](Talk& test) { lead_and_obey(*place.open(), {.ttl = 1s}, test); });
   first.talk().hear();
   first.stop();
-  if (GetParam() == "sqlite") {  // the lock is its as long as it lives
-    EXPECT_EQ(store->campaign({.deadline = Deadline::in(300ms)}), nullptr);
-    EXPECT_EQ(store->leader()->name, "the first");
-    first.signal(SIGCONT);
-    first.talk().say("late");
-    EXPECT_EQ(first.talk().hear(), (nlohmann::json{{"led", true}, {"outcome", "written"}}));
-    return;
-  }
   const auto second = take_over(*store, "the first was stopped");
   ASSERT_NE(second, nullptr);
   second->commit({{"key", "of the second"}});
@@ -81,20 +77,27 @@ TEST_P(StoreProcesses, AStoppedLeaderNeverWritesBesideItsSuccessor) {
   EXPECT_EQ(store->get("key"), "of the second");
 }
 
-INSTANTIATE_TEST_SUITE_P(Every, StoreProcesses, ::testing::ValuesIn(lasting_tenants()), tenant_name);
+#ifdef TRIREME_HAS_SQLITE
 
-TEST(EtcdAsItComes, AKilledLeaderIsReplacedWithinThreeSeconds) {
-  EtcdCluster etcd({.heartbeat = 100ms, .election_timeout = 1000ms});  // etcd's own defaults: leases of 2 s or more
-  const StoreOptions options{.location = etcd.location("job")};
-  Process first([&](Talk& test) {
-    const auto leader = open_store(options)->campaign({});
-    test.say("leading");
-    test.hear();
-  });
-  first.talk().hear();
-  first.signal(SIGKILL);
-  EXPECT_NE(take_over(*open_store(options), "the first was killed, under etcd's own settings"), nullptr);
+TEST(SqliteProcesses, AKilledLeaderIsReplacedAtOnce) {
+  SqlitePlace place;
+  expect_a_quick_successor([&] { return place.open(); });
 }
+
+TEST(SqliteProcesses, AStoppedLeaderKeepsTheLead) {  // the lock is its as long as it lives
+  SqlitePlace place;
+  const auto store = place.open();
+  Process first([&](Talk& test) { lead_and_obey(*place.open(), {}, test); });
+  first.talk().hear();
+  first.stop();
+  EXPECT_EQ(store->campaign({.deadline = Deadline::in(200ms)}), nullptr);
+  EXPECT_EQ(store->leader()->name, "the first");
+  first.signal(SIGCONT);
+  first.talk().say("late");
+  EXPECT_EQ(first.talk().hear(), (nlohmann::json{{"led", true}, {"outcome", "written"}}));
+}
+
+#endif  // TRIREME_HAS_SQLITE
 
 }  // namespace
 }  // namespace trireme::cluster

@@ -34,12 +34,15 @@ EtcdGateway::Answer EtcdGateway::ask(const std::string& path, const nlohmann::js
   const std::lock_guard lock(mutex_);
   const Deadline::Clock::duration share = deadline.allowed() / members_.size();
   net::HttpPost post{.path = path, .body = question.dump(), .largest_answer = kLargestAnswer};
-  std::vector<Attempt> attempts(members_.size());  // the last one at each
+  std::vector<Attempt> attempts(members_.size());  // the last one at each that tells something
   for (;;) {
     for (std::size_t i = 0; i < members_.size(); ++i) {
-      post.deadline = share < deadline.left() ? Deadline::in(share) : deadline;
-      Attempt& now = attempts[current_] = attempt(members_[current_], post);
+      const bool has_its_share = share <= deadline.left();
+      post.deadline = has_its_share ? Deadline::in(share) : deadline;
+      Attempt now = attempt(members_[current_], post);
       if (now.answered) return {.body = std::move(now.body), .member = name_of(members_[current_])};
+      // Silence in what little time was left says less than what happened before.
+      if (has_its_share || !now.silent || attempts[current_].problem.empty()) attempts[current_] = std::move(now);
       current_ = (current_ + 1) % members_.size();
       if (deadline.left() <= kPause) give_up(path, deadline, attempts);
     }
