@@ -31,7 +31,10 @@ EtcdGateway::EtcdGateway(const std::vector<net::Address>& members) {
 }
 
 EtcdGateway::Answer EtcdGateway::ask(const std::string& path, const nlohmann::json& question, Deadline deadline) {
-  const std::lock_guard lock(mutex_);
+  const std::unique_lock lock(mutex_, deadline.at());
+  if (!lock)
+    fail<Timeout>("no time for {} within {} ms: etcd takes long over other questions", path,
+                  deadline.allowed().count());
   const Deadline::Clock::duration share = deadline.allowed() / members_.size();
   net::HttpPost post{.path = path, .body = question.dump(), .largest_answer = kLargestAnswer};
   std::vector<Attempt> attempts(members_.size());  // the last one at each that tells something

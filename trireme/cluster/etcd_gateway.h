@@ -48,7 +48,7 @@ class EtcdGateway {
   static Attempt attempt(net::HttpClient& member, const net::HttpPost& post);
   [[noreturn]] static void give_up(const std::string& path, Deadline deadline, const std::vector<Attempt>& attempts);
 
-  std::mutex mutex_;
+  std::timed_mutex mutex_;
   std::vector<net::HttpClient> members_;  // guarded by mutex_
   std::size_t current_ = 0;               // guarded by mutex_
 };

@@ -63,11 +63,12 @@ void EtcdLeadership::commit(const Changes& changes) {
   if (over_) end("it was given up, or its lease ran out");
   // A commit that failed may lie in a member that hangs, and be done much later. It expects the version that it knew:
   // raising that settles the matter, whether by the late commit itself or by an empty one that takes its place.
-  if (unsettled_) write({});
-  write(changes);
+  const Deadline deadline = Deadline::in(call_within_);
+  if (unsettled_) write({}, deadline);
+  write(changes, deadline);
 }
 
-void EtcdLeadership::write(const Changes& changes) {
+void EtcdLeadership::write(const Changes& changes, Deadline deadline) {
   EtcdTransaction transaction{
       .key = keys_.leader, .create_revision = create_revision_, .version = version_, .touch_key = true};
   for (const auto& [key, value] : changes) {
@@ -78,7 +79,7 @@ void EtcdLeadership::write(const Changes& changes) {
     }
   }
   unsettled_ = true;
-  const EtcdClient::Outcome outcome = commits_.run(transaction, Deadline::in(call_within_));
+  const EtcdClient::Outcome outcome = commits_.run(transaction, deadline);
   unsettled_ = false;
   // A question that was asked twice finds its own work done: nobody but us raises the version of our key.
   const bool done_before =

@@ -38,7 +38,7 @@ class EtcdLeadership : public Leadership {
  private:
   void keep_alive(const std::stop_token& stop);
   void renewed(Deadline::Clock::time_point asked, std::chrono::milliseconds ttl);
-  void write(const Changes& changes);  // with commit_mutex_
+  void write(const Changes& changes, Deadline deadline);  // with commit_mutex_
   [[noreturn]] void end(const std::string& reason);
 
   const EtcdKeys keys_;

@@ -63,11 +63,11 @@ class Leadership {
   /// could lead; while the store is out of reach it may be false and then true again, nobody having led in between.
   virtual bool leading() const = 0;
 
-  /// Writes all of `changes`, durably, or none. One at a time.
+  /// Writes all of `changes`, durably, or none. Threads take turns.
   ///
-  /// Throws StaleView if another leads or led meanwhile, or after resign(): nothing was written, and this object will
-  /// never write again. IoError or Timeout if the store cannot be reached: all is written or nothing, it is not known
-  /// which; commit again what matters. A write that comes late never undoes a later commit.
+  /// Throws StaleView if another leads or led meanwhile, or after resign(): this object never writes again.
+  /// IoError or Timeout if the store cannot be reached: all is written or nothing, it is not known which; commit again
+  /// what matters. A write that comes late never undoes a later commit, be it by this leader or the next.
   /// InvalidArgument beyond the limits above or for an empty key.
   virtual void commit(const Changes& changes) = 0;
 
@@ -76,8 +76,9 @@ class Leadership {
   virtual void resign() = 0;
 };
 
-/// Thread-safe. Every call ends within StoreOptions::call_within, save campaign() which has its own deadline.
-/// All throw IoError or Timeout if the store cannot be reached, Corrupt if what it holds or answers makes no sense.
+/// Thread-safe; threads take turns. Every call ends within StoreOptions::call_within, save campaign() which has its own
+/// deadline. All throw IoError or Timeout if the store cannot be reached, Corrupt if what it holds or answers makes no
+/// sense.
 class Store {
  public:
   virtual ~Store() = default;
