@@ -30,11 +30,23 @@ EtcdGateway::EtcdGateway(const std::vector<net::Address>& members) {
   TRIREME_CHECK(!members_.empty());
 }
 
-EtcdGateway::Answer EtcdGateway::ask(const std::string& path, const nlohmann::json& question, Deadline deadline) {
-  const std::unique_lock lock(mutex_, deadline.at());
-  if (!lock)
-    fail<Timeout>("no time for {} within {} ms: etcd takes long over other questions", path,
+EtcdGateway::Turn::Turn(EtcdGateway& gateway, const std::string& path, Deadline deadline) : gateway_(gateway) {
+  std::unique_lock lock(gateway_.mutex_);
+  if (!gateway_.free_.wait_until(lock, deadline.at(), [&] { return !gateway_.taken_; })) {
+    fail<Timeout>("{} did not get its turn within {} ms: etcd takes long over other questions", path,
                   deadline.allowed().count());
+  }
+  gateway_.taken_ = true;
+}
+
+EtcdGateway::Turn::~Turn() {
+  const std::lock_guard lock(gateway_.mutex_);
+  gateway_.taken_ = false;
+  gateway_.free_.notify_one();
+}
+
+EtcdGateway::Answer EtcdGateway::ask(const std::string& path, const nlohmann::json& question, Deadline deadline) {
+  const Turn turn(*this, path, deadline);
   const Deadline::Clock::duration share = deadline.allowed() / members_.size();
   net::HttpPost post{.path = path, .body = question.dump(), .largest_answer = kLargestAnswer};
   std::vector<Attempt> attempts(members_.size());  // the last one at each that tells something

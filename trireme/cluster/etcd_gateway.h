@@ -1,5 +1,6 @@
 #pragma once
 
+#include <condition_variable>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -48,9 +49,21 @@ class EtcdGateway {
   static Attempt attempt(net::HttpClient& member, const net::HttpPost& post);
   [[noreturn]] static void give_up(const std::string& path, Deadline deadline, const std::vector<Attempt>& attempts);
 
-  std::timed_mutex mutex_;
-  std::vector<net::HttpClient> members_;  // guarded by mutex_
-  std::size_t current_ = 0;               // guarded by mutex_
+  /// Being the one whose question is asked. Others wait for it no longer than they have time.
+  class Turn {
+   public:
+    Turn(EtcdGateway& gateway, const std::string& path, Deadline deadline);
+    ~Turn();
+
+   private:
+    EtcdGateway& gateway_;
+  };
+
+  std::mutex mutex_;
+  std::condition_variable free_;
+  bool taken_ = false;                    // guarded by mutex_
+  std::vector<net::HttpClient> members_;  // whoever has the turn, as the next
+  std::size_t current_ = 0;
 };
 
 }  // namespace trireme::cluster
