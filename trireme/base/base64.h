@@ -1,0 +1,14 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace trireme {
+
+/// `bytes` as base64 text (RFC 4648, with padding).
+std::string base64_encode(std::string_view bytes);
+
+/// The bytes that `text` stands for. Throws Corrupt if it is not base64.
+std::string base64_decode(std::string_view text);
+
+}  // namespace trireme
