@@ -10,6 +10,7 @@
 #include <fstream>
 #include <map>
 #include <set>
+#include <thread>
 
 #include "trireme/base/deadline.h"
 #include "trireme/base/error.h"
@@ -17,6 +18,7 @@
 #include "trireme/base/log.h"
 #include "trireme/base/random.h"
 #include "trireme/cluster/protocol.h"
+#include "trireme/cluster/store.h"
 #include "trireme/launch/log_tail.h"
 #include "trireme/launch/restart_policy.h"
 #include "trireme/launch/signal_watcher.h"
@@ -80,6 +82,9 @@ class JobRunner {
         folder_(folder),
         secret_(random_hex(32)),
         restarts_({.limit = spec.restarts}),
+        store_(cluster::sqlite_store_available()
+                   ? "sqlite:" + std::filesystem::absolute(folder.path() / "master.db").string()
+                   : ""),
         line_(progress_options()),
         chief_log_(folder.log("worker 0")) {}
 
@@ -103,16 +108,41 @@ class JobRunner {
 
  private:
   void start_all() {
+    for (const char* leftover : {"master.db", "master.db-wal", "master.db-shm", "master.db.lock"}) {
+      std::filesystem::remove(folder_.path() / leftover);  // of an earlier launch in this folder
+    }
+    write_secret();
+    start_master();
+    const std::string self = program_beside("trireme");
+    for (std::uint32_t rank = 0; rank < spec_.servers; ++rank) {
+      start(fmt::format("server {}", rank), {self, "serve"}, place("server", rank));
+    }
+    for (std::uint32_t slot = 0; slot < spec_.workers; ++slot) start_worker(slot);
+  }
+
+  /// Starts the master, or its successor, and waits until it listens.
+  void start_master() {
     const auto announce = folder_.path() / "master.json";
     std::filesystem::remove(announce);
-    const std::string self = program_beside("trireme");
-    start("master",
-          {self, "master", "--workers", std::to_string(spec_.workers), "--min-workers",
-           std::to_string(spec_.min_workers), "--min-start", std::to_string(spec_.min_start), "--servers",
-           std::to_string(spec_.servers), "--wait-for-workers", fmt::format("{}", spec_.wait_for_workers),
-           "--max-views", std::to_string(spec_.max_views), "--announce", announce.string()},
-          {});
-    write_secret();
+    std::vector<std::string> argv = {program_beside("trireme"),
+                                     "master",
+                                     "--workers",
+                                     std::to_string(spec_.workers),
+                                     "--min-workers",
+                                     std::to_string(spec_.min_workers),
+                                     "--min-start",
+                                     std::to_string(spec_.min_start),
+                                     "--servers",
+                                     std::to_string(spec_.servers),
+                                     "--wait-for-workers",
+                                     fmt::format("{}", spec_.wait_for_workers),
+                                     "--max-views",
+                                     std::to_string(spec_.max_views),
+                                     "--announce",
+                                     announce.string()};
+    if (!store_.empty()) argv.insert(argv.end(), {"--store", store_});
+    master_restarts_.on_start(0, Deadline::Clock::now());
+    start("master", argv, {});
     const Deadline deadline = Deadline::in(20s);
     while (!std::filesystem::exists(announce)) {
       for (const launch::Exit& exit : supervisor_.wait(Deadline::in(5ms))) on_exit(exit);
@@ -121,10 +151,7 @@ class JobRunner {
       }
     }
     master_ = nlohmann::json::parse(read_file(announce)).get<net::Address>();
-    for (std::uint32_t rank = 0; rank < spec_.servers; ++rank) {
-      start(fmt::format("server {}", rank), {self, "serve"}, place("server", rank));
-    }
-    for (std::uint32_t slot = 0; slot < spec_.workers; ++slot) start_worker(slot);
+    connection_.reset();
   }
 
   /// For commands that talk to this job later: `trireme scale`. Only its owner may read it.
@@ -154,6 +181,7 @@ class JobRunner {
             {"TRIREME_WORKERS", std::to_string(spec_.workers)},
             {"TRIREME_SERVERS", std::to_string(spec_.servers)},
             {"TRIREME_MASTER", master_.text()},
+            {"TRIREME_STORE", store_},
             {"TRIREME_TRANSPORT", spec_.transport},
             {"TRIREME_THROTTLE", spec_.throttle},
             {"TRIREME_LATENCY_MS", std::to_string(spec_.latency_ms)},
@@ -172,6 +200,7 @@ class JobRunner {
     }
     const bool bad = (exit.status != 0 || exit.signal != 0) && !exit.by_us;
     if (bad && worker && survive(exit)) return;
+    if (bad && exit.name == "master" && replace_master(exit)) return;
     exits_.push_back(exit);
     if (bad && ++failed_processes_ == 1) {
       watch_master(/*at_once=*/true);  // it may know more than an exit status tells
@@ -210,6 +239,17 @@ class JobRunner {
       stop(2s);
     }
     return decision.again || !pids_.empty();
+  }
+
+  /// The master died: its successor goes on with what it had saved, and the others find it.
+  bool replace_master(const launch::Exit& exit) {
+    if (stopped_ || store_.empty() || status_.state == JobState::kFailed) return false;
+    const launch::RestartDecision decision = master_restarts_.on_end(0, Deadline::Clock::now());
+    say(fmt::format("the master {}: {}", exit.how, decision.reason));
+    if (!decision.again || decision.avoided) return false;
+    std::this_thread::sleep_until(decision.at);
+    start_master();
+    return true;
   }
 
   /// Starts those whose time has come, and as many or as few as somebody has asked for.
@@ -344,6 +384,8 @@ class JobRunner {
   launch::SignalWatcher signals_;
   launch::Supervisor supervisor_;
   launch::RestartPolicy restarts_;
+  launch::RestartPolicy master_restarts_{{.limit = 10}};
+  const std::string store_;  // where the master keeps what must outlive it; empty = it cannot be replaced
   observe::ProgressLine line_;
   LogFollower chief_log_;
   net::Loop loop_{"launch-net", 1};

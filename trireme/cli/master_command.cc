@@ -1,4 +1,5 @@
 #include <poll.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <memory>
@@ -9,6 +10,8 @@
 #include "trireme/cli/commands.h"
 #include "trireme/cluster/environment.h"
 #include "trireme/cluster/master.h"
+#include "trireme/cluster/master_finder.h"
+#include "trireme/cluster/store.h"
 #include "trireme/launch/signal_watcher.h"
 
 namespace trireme::cli {
@@ -23,6 +26,8 @@ struct MasterFlags {
   std::string advertise;
   std::string announce;
   std::string secret_file;
+  std::string store;
+  bool standby = false;
   double hang_after = 3;
   double gather_within = 120;
   double wait_for_workers = 600;
@@ -34,6 +39,45 @@ std::chrono::milliseconds from_seconds(double value) {
   return std::chrono::milliseconds(static_cast<std::int64_t>(value * 1000));
 }
 
+/// The store and the right to write to it; nothing of both without --store.
+struct Leading {
+  std::unique_ptr<cluster::Store> store;
+  std::shared_ptr<cluster::Leadership> leadership;
+
+  cluster::Ledger ledger() const {
+    if (!leadership) return {};
+    return {.saved = store->get(cluster::kJobKey).value_or(""),
+            .save =
+                [held = leadership](const std::string& job) {
+                  held->commit({{cluster::kJobKey, job}});
+                },
+            .leading = [held = leadership] { return held->leading(); }};
+  }
+};
+
+Leading take_lead(const MasterFlags& flags, launch::SignalWatcher& signals) {
+  if (flags.store.empty()) return {};
+  Leading lead{.store = cluster::open_store({.location = flags.store}), .leadership = nullptr};
+  const cluster::Candidate self{.name = fmt::format("pid {}", ::getpid()), .value = flags.advertise};
+  if (flags.standby) log_info("stands by", {{"store", flags.store}});
+  for (const Deadline deadline = Deadline::in(10s);;) {
+    try {
+      lead.leadership = lead.store->campaign({.candidate = self, .deadline = Deadline::in(500ms)});
+    } catch (const Error& problem) {
+      if (!flags.standby && deadline.passed()) throw;
+      log_warn("the store cannot be reached: tries again", {{"reason", problem.what()}});
+    }
+    if (lead.leadership) break;
+    if (signals.take() != launch::StopRequest::kNone) return lead;
+    if (flags.standby || !deadline.passed()) continue;
+    const auto leader = lead.store->leader();
+    fail<InvalidArgument>("another master leads ({}); use --standby to wait until it is gone",
+                          leader ? leader->name : "unknown");
+  }
+  log_info("leads", {{"term", lead.leadership->term()}});
+  return lead;
+}
+
 int run_master(const MasterFlags& flags) {
   set_up_logging({.role = "master"});
   const std::string secret = cluster::read_secret([&](const char* name) -> const char* {
@@ -42,6 +86,8 @@ int run_master(const MasterFlags& flags) {
   });
   if (secret.empty()) fail<InvalidArgument>("a master needs the job's secret: give --secret-file, or TRIREME_SECRET");
   launch::SignalWatcher signals;
+  const Leading lead = take_lead(flags, signals);
+  if (!flags.store.empty() && !lead.leadership) return 0;  // asked to end while it stood by
   const net::Address listen = net::parse_address(flags.listen);
   cluster::Master master({.service = {.door = {.name = "master",
                                                .host = listen.host,
@@ -56,8 +102,12 @@ int run_master(const MasterFlags& flags) {
                           .hang_after = from_seconds(flags.hang_after),
                           .gather_within = from_seconds(flags.gather_within),
                           .wait_for_workers = from_seconds(flags.wait_for_workers),
+                          .ledger = lead.ledger(),
                           .max_views = flags.max_views});
   log_info("listens", {{"address", master.address().text()}});
+  if (lead.leadership) {
+    lead.leadership->commit({{cluster::kAddressKey, nlohmann::json(master.address()).dump()}});
+  }
   if (!flags.announce.empty()) {
     write_file_atomically(flags.announce, as_bytes(nlohmann::json(master.address()).dump() + "\n"));
   }
@@ -66,6 +116,10 @@ int run_master(const MasterFlags& flags) {
     pollfd waiting{signals.descriptor(), POLLIN, 0};
     ::poll(&waiting, 1, 100);
     if (signals.take() != launch::StopRequest::kNone) break;
+    if (master.deposed()) {
+      log_error("ends: another master leads");
+      return 1;
+    }
     if (master.over() && !linger) linger.emplace(Deadline::in(5s));
   }
   const cluster::JobStatus status = master.status();
@@ -89,6 +143,10 @@ void add_master(CLI::App& app, Action& action) {
   command->add_option("--advertise", flags->advertise, "host that others are told, when listening on 0.0.0.0");
   command->add_option("--announce", flags->announce, "file to write the address to, as JSON");
   command->add_option("--secret-file", flags->secret_file, "file with the job's secret (or TRIREME_SECRET)");
+  command->add_option("--store", flags->store,
+                      "where to keep what must outlive this master: sqlite:/folder/job.db, or etcd://host:2379,… for "
+                      "several masters");
+  command->add_flag("--standby", flags->standby, "wait until the master in charge is gone, then take over");
   command->add_option("--hang-after", flags->hang_after, "seconds of silence after which a member is given up")
       ->capture_default_str();
   command->add_option("--gather-within", flags->gather_within, "seconds to wait for all members")

@@ -9,6 +9,7 @@
 #include "trireme/base/log.h"
 #include "trireme/cli/commands.h"
 #include "trireme/cluster/environment.h"
+#include "trireme/cluster/master_finder.h"
 #include "trireme/cluster/membership.h"
 #include "trireme/launch/signal_watcher.h"
 #include "trireme/ps/server.h"
@@ -18,6 +19,7 @@ namespace {
 
 struct ServeFlags {
   std::string master;
+  std::string store;
   std::string listen;
   std::string advertise;
   std::uint32_t rank = 0;
@@ -31,6 +33,7 @@ cluster::JobEnvironment find_place(const ServeFlags& flags) {
   auto place = cluster::read_environment().value_or(cluster::JobEnvironment{});
   place.role = cluster::Role::kServer;
   if (!flags.master.empty()) place.master = net::parse_address(flags.master);
+  if (!flags.store.empty()) place.store = flags.store;
   if (!flags.listen.empty()) place.listen = net::parse_address(flags.listen);
   if (flags.rank != 0) place.rank = flags.rank;
   if (!flags.secret_file.empty()) {
@@ -41,7 +44,11 @@ cluster::JobEnvironment find_place(const ServeFlags& flags) {
   if (place.secret.empty()) {  // placed by flags alone
     place.secret = cluster::read_secret([](const char* name) -> const char* { return std::getenv(name); });
   }
-  if (place.master.port == 0) fail<InvalidArgument>("where is the master? give --master host:port");
+  if (place.master.port == 0 && !place.store.empty()) {
+    if (const auto master = cluster::make_master_finder(place.store)()) place.master = *master;
+  }
+  if (place.master.port == 0)
+    fail<InvalidArgument>("where is the master? give --master host:port, or the --store where it can be found");
   if (place.secret.empty()) {
     fail<InvalidArgument>("a server needs the job's secret: give --secret-file, or set TRIREME_SECRET");
   }
@@ -72,6 +79,7 @@ int serve(const ServeFlags& flags) {
                              {.role = cluster::Role::kServer,
                               .slot = place.rank,
                               .master = place.master,
+                              .find_master = cluster::make_master_finder(place.store),
                               .own_address = server.address(),
                               .secret = place.secret,
                               .transport = place.transport},
@@ -111,6 +119,7 @@ void add_serve(CLI::App& app, Action& action) {
   auto* command = app.add_subcommand("serve", "be one parameter server of a job (for those who place processes)");
   auto flags = std::make_shared<ServeFlags>();
   command->add_option("--master", flags->master, "host:port of the master");
+  command->add_option("--store", flags->store, "where the master is found: sqlite:/folder/job.db, etcd://host:2379");
   command->add_option("--rank", flags->rank, "which server this is, from 0")->capture_default_str();
   command->add_option("--listen", flags->listen, "host:port to listen on; 127.0.0.1:0 unless given");
   command->add_option("--advertise", flags->advertise, "host that workers are told, when listening on 0.0.0.0");

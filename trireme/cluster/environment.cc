@@ -62,6 +62,7 @@ JobEnvironment from_own_variables(const Lookup& lookup, const std::string& role)
   place.latency = std::chrono::milliseconds(number_of(lookup, "TRIREME_LATENCY_MS", 0));
   place.trace_algorithms = number_of(lookup, "TRIREME_TRACE_ALGORITHMS", 0) != 0;
   place.run_folder = text_of(lookup, "TRIREME_RUN_DIR");
+  place.store = text_of(lookup, "TRIREME_STORE");
   check_rank(place);
   return place;
 }

@@ -10,6 +10,7 @@
 #include "trireme/base/log.h"
 #include "trireme/cluster/lease_book.h"
 #include "trireme/cluster/progress_board.h"
+#include "trireme/cluster/saved_job.h"
 
 namespace trireme::cluster {
 namespace {
@@ -29,6 +30,8 @@ struct Member {
   std::string name() const { return fmt::format("{} {}", to_string(state.role), state.slot); }
 };
 
+constexpr auto kFindUsWithin = 5s;  // how long the members of a master that died may take to find the next one
+
 double in_seconds(std::chrono::milliseconds time) { return static_cast<double>(time.count()) / 1000.0; }
 
 }  // namespace
@@ -39,6 +42,7 @@ class Master::Impl final : public net::RequestHandler {
       : options_(std::move(options)), started_(Clock::now()), wanted_workers_(options_.shape.workers) {
     if (options_.shape.workers == 0) fail<InvalidArgument>("a job needs at least one worker");
     options_.service.door.share_memory = false;  // small, rare messages
+    if (!options_.ledger.saved.empty()) take_over(parse_saved_job(options_.ledger.saved));
     service_.emplace(options_.service, *this);
     watch_ = std::jthread([this](const std::stop_token& stop) { watch(stop); });
   }
@@ -72,6 +76,11 @@ class Master::Impl final : public net::RequestHandler {
     return ended();
   }
 
+  bool deposed() const {
+    const std::lock_guard lock(mutex_);
+    return deposed_;
+  }
+
   bool deserted() const {
     const std::lock_guard lock(mutex_);
     return std::ranges::none_of(members_, [](const auto& entry) { return entry.second.alive(); });
@@ -84,7 +93,7 @@ class Master::Impl final : public net::RequestHandler {
       case kJoin:
         return join(session, header, net::decode_body<JoinRequest>(body));
       case kHeartbeat:
-        return session->reply(header, heartbeat(net::decode_body<Heartbeat>(body)));
+        return session->reply(header, heartbeat(session, net::decode_body<Heartbeat>(body)));
       case kPlan:
         return set_plan(session, header, net::decode_body<Plan>(body));
       case kLease:
@@ -119,6 +128,57 @@ class Master::Impl final : public net::RequestHandler {
   bool ended() const { return state_ == JobState::kFailed || state_ == JobState::kFinished; }
 
   bool elastic() const { return plan_ && plan_->elastic; }
+
+  /// Goes on with the job of a master that died.
+  void take_over(const SavedJob& saved) {
+    state_ = saved.state;
+    reason_ = saved.reason;
+    view_ = saved.view;
+    next_member_ = saved.next_member;
+    wanted_workers_ = saved.wanted_workers;
+    stop_ = saved.stop;
+    result_ = saved.result;
+    plan_ = saved.plan;
+    if (plan_) {
+      board_ = ProgressBoard(*plan_, options_.shape.workers, Clock::now());
+      leases_ = LeaseBook(plan_->leased ? plan_->steps * plan_->lanes : 0, options_.shape.workers);
+    }
+    const auto remember = [&](Role role, const MemberInfo& info) {
+      members_[info.id] = {.info = info,
+                           .state = {.role = role, .slot = info.slot, .pid = info.pid},
+                           .last_heard = Clock::now() + kFindUsWithin,
+                           .in_view = true};
+    };
+    for (const MemberInfo& worker : view_.workers) remember(Role::kWorker, worker);
+    for (const MemberInfo& server : view_.servers) remember(Role::kServer, server);
+    log_info("takes over the job", {{"view", view_.view}, {"state", to_string(state_)}, {"members", members_.size()}});
+  }
+
+  /// Saves what there is now, with `view` as the view. False if that failed: it is tried again later.
+  bool save(const ViewInfo& view) {
+    if (!options_.ledger.save) return true;
+    const SavedJob now{.state = view.view > view_.view ? JobState::kRunning : state_,
+                       .reason = reason_,
+                       .view = view,
+                       .next_member = next_member_,
+                       .wanted_workers = wanted_workers_,
+                       .stop = stop_,
+                       .plan = plan_,
+                       .result = result_};
+    try {
+      options_.ledger.save(to_text(now));
+      unsaved_ = false;
+      return true;
+    } catch (const StaleView& other) {
+      if (!deposed_) log_error("another master leads: this one decides nothing any more", {{"reason", other.what()}});
+      deposed_ = true;
+    } catch (const Error& problem) {
+      if (!unsaved_) log_error("cannot save the state of the job: tries again", {{"reason", problem.what()}});
+      unsaved_ = true;
+    }
+    return false;
+  }
+  void save() { save(view_); }
 
   Member* find(MemberId id) {
     const auto found = members_.find(id);
@@ -168,7 +228,7 @@ class Master::Impl final : public net::RequestHandler {
 
   /// Does what has to be done about the view, if anything.
   void consider_view() {
-    if (ended()) return;
+    if (ended() || deposed_ || !options_.ledger.leading()) return;
     if (view_.view == 0) {
       if (missing().empty()) form_view(everybody(), "all are here");
       return;
@@ -231,21 +291,25 @@ class Master::Impl final : public net::RequestHandler {
                       "because {}",
                       options_.max_views, last_loss_.empty() ? because : last_loss_));
     }
-    ++view_.view;
-    view_.workers.clear();
-    view_.servers.clear();
-    for (auto& [id, member] : members_) member.in_view = false;
+    ViewInfo next{.view = view_.view + 1};
     for (const MemberId id : workers) {
       Member& member = members_.at(id);
-      if (member.info.since == 0) member.info.since = view_.view;
-      member.in_view = true;
-      view_.workers.push_back(member.info);
+      next.workers.push_back(member.info);
+      if (member.info.since == 0) next.workers.back().since = next.view;
     }
     for (std::uint32_t slot = 0; slot < options_.shape.servers; ++slot) {
-      for (auto& [id, member] : members_) {
-        if (member.state.role != Role::kServer || member.info.slot != slot || !member.alive()) continue;
-        member.in_view = true;
-        view_.servers.push_back(member.info);
+      for (const auto& [id, member] : members_) {
+        const bool this_one = member.state.role == Role::kServer && member.info.slot == slot && member.alive();
+        if (this_one) next.servers.push_back(member.info);
+      }
+    }
+    if (!save(next)) return;
+    view_ = std::move(next);
+    for (auto& [id, member] : members_) member.in_view = false;
+    for (const auto* members : {&view_.workers, &view_.servers}) {
+      for (const MemberInfo& info : *members) {
+        members_.at(info.id).info = info;
+        members_.at(info.id).in_view = true;
       }
     }
     broken_ = false;
@@ -267,7 +331,7 @@ class Master::Impl final : public net::RequestHandler {
     session->reply(header, reply);
   }
 
-  HeartbeatReply heartbeat(const Heartbeat& beat) {
+  HeartbeatReply heartbeat(const net::SessionPtr& session, const Heartbeat& beat) {
     const std::lock_guard lock(mutex_);
     HeartbeatReply reply{.stop = stop_,
                          .over = state_ == JobState::kFinished,
@@ -279,6 +343,7 @@ class Master::Impl final : public net::RequestHandler {
       return reply;
     }
     member->last_heard = Clock::now();
+    member->session = session->id();  // it may have come from a master that died
     if (member->in_view && decision_.kind == ViewDecision::Kind::kRegroup && !member->waits_for_view) {
       reply.regroup = broken_ ? Regroup::kNow : Regroup::kAfterStep;
       reply.reason = broken_ ? last_loss_ : decision_.reason;
@@ -303,6 +368,7 @@ class Master::Impl final : public net::RequestHandler {
           "the same program with the same flags?",
           nlohmann::json(*plan_).dump(), nlohmann::json(plan).dump());
     }
+    save();
     session->reply(header, Done{});
     consider_view();
   }
@@ -318,6 +384,7 @@ class Master::Impl final : public net::RequestHandler {
   void set_result(const net::SessionPtr& session, const net::FrameHeader& header, const ResultReport& report) {
     const std::lock_guard lock(mutex_);
     result_ = report.result;
+    save();
     session->reply(header, Done{});
   }
 
@@ -326,6 +393,7 @@ class Master::Impl final : public net::RequestHandler {
     if (!stop_) log_info("the job is to stop", {{"reason", request.reason}});
     stop_ = true;
     if (state_ == JobState::kRunning) reason_ = request.reason;
+    save();
     session->reply(header, Done{});
   }
 
@@ -335,6 +403,7 @@ class Master::Impl final : public net::RequestHandler {
     if (plan_ && !elastic()) fail<InvalidArgument>("workers cannot come and go with strategy {}", plan_->strategy);
     log_info("the number of workers is to change", {{"from", wanted_workers_}, {"to", request.workers}});
     wanted_workers_ = request.workers;
+    save();
     session->reply(header, Done{});
     for (auto& [id, member] : members_) {  // who only waits to take part is not needed
       const bool surplus = member.state.role == Role::kWorker && member.info.slot >= wanted_workers_;
@@ -368,6 +437,7 @@ class Master::Impl final : public net::RequestHandler {
     state_ = JobState::kFinished;
     reason_ = "all workers are done";
     log_info(reason_);
+    save();
     for (auto& [id, member] : members_) {
       if (member.waits_for_view) answer(member, {.member = id, .over = true});
     }
@@ -400,6 +470,7 @@ class Master::Impl final : public net::RequestHandler {
     state_ = JobState::kFailed;
     reason_ = reason;
     log_error("the job failed", {{"reason", reason}});
+    save();
     for (auto& [id, member] : members_) {
       if (!member.waits_for_view) continue;
       const auto [session, header] = *std::exchange(member.waits_for_view, std::nullopt);
@@ -431,6 +502,7 @@ class Master::Impl final : public net::RequestHandler {
         if (member.alive()) judge(member, now);
       }
       consider_view();
+      if (unsaved_ && !deposed_) save();
     }
   }
 
@@ -451,6 +523,8 @@ class Master::Impl final : public net::RequestHandler {
   std::string reason_;
   Clock::time_point waiting_since_{};
   bool stop_ = false;
+  bool unsaved_ = false;  // the store could not be reached
+  bool deposed_ = false;  // another master leads
   std::uint32_t wanted_workers_;
   ViewInfo view_;
   bool broken_ = false;    // a member of the view is gone
@@ -477,5 +551,7 @@ JobStatus Master::status() const { return impl_->status(); }
 bool Master::over() const { return impl_->over(); }
 
 bool Master::deserted() const { return impl_->deserted(); }
+
+bool Master::deposed() const { return impl_->deposed(); }
 
 }  // namespace trireme::cluster

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -9,13 +10,22 @@
 
 namespace trireme::cluster {
 
+/// Where a master keeps what must outlive it. The default keeps nothing.
+struct Ledger {
+  std::string saved = {};                               ///< by an earlier master of this job; empty = it is the first
+  std::function<void(const std::string&)> save = {};    ///< durably. Throws StaleView once another master leads,
+                                                        ///< IoError or Timeout if the store cannot be reached
+  std::function<bool()> leading = [] { return true; };  ///< whether no other master can be deciding now
+};
+
 struct MasterOptions {
   net::ServiceOptions service;
   JobShape shape;
   std::chrono::milliseconds hang_after = 3s;          ///< a member silent for this long is taken for hung
   std::chrono::milliseconds gather_within = 120s;     ///< how long to wait for all members at the start
   std::chrono::milliseconds wait_for_workers = 600s;  ///< how long to wait for more when too few are left
-  std::uint64_t max_views = 0;                        ///< give up after so many memberships; 0 = never
+  Ledger ledger;
+  std::uint64_t max_views = 0;  ///< give up after so many memberships; 0 = never
 };
 
 /// Decides who takes part, watches that all are alive, gives out work to asynchronous workers, adds up progress. It
@@ -23,6 +33,10 @@ struct MasterOptions {
 ///
 /// A job whose plan says that it is elastic survives the death of workers: whoever is left meets in the next view, and
 /// newcomers are taken in. The death of any member of another job ends it.
+///
+/// A master that takes over from one that died knows what that one saved; the members come to it by themselves. Views
+/// are saved before anybody is told of them, so no two masters ever give out the same one. While the store cannot be
+/// reached the present view stays as it is.
 class Master {
  public:
   explicit Master(MasterOptions options);
@@ -37,6 +51,9 @@ class Master {
 
   /// True once nobody is connected any more that was a member.
   bool deserted() const;
+
+  /// True once another master leads: this one decides nothing any more, and should end.
+  bool deposed() const;
 
  private:
   class Impl;

@@ -16,16 +16,8 @@ constexpr auto kRegroupWithin = 24h;  // the master gives up long before, and sa
 }  // namespace
 
 Membership::Membership(net::Loop& loop, MembershipOptions options, Events events)
-    : options_(std::move(options)), events_(std::move(events)) {
-  net::Address master = options_.master;
-  master.unix_name.clear();
-  const auto transport = options_.transport == net::Transport::kShm ? net::Transport::kAuto : options_.transport;
-  connection_ =
-      net::Connection::open(loop, master,
-                            {.secret = options_.secret,
-                             .transport = transport,
-                             .peer_name = "the master",
-                             .deadline = Deadline::in(std::min<std::chrono::milliseconds>(options_.join_within, 30s))});
+    : options_(std::move(options)), events_(std::move(events)), loop_(loop) {
+  connection_ = connect(options_.master, Deadline::in(std::min<std::chrono::milliseconds>(options_.join_within, 30s)));
   if (join({}, options_.join_within).over) fail<StaleView>("the job was over before this process could join it");
   log_info("joined the job",
            {{"view", view_.view}, {"workers", view_.workers.size()}, {"servers", view_.servers.size()}});
@@ -33,9 +25,64 @@ Membership::Membership(net::Loop& loop, MembershipOptions options, Events events
 }
 
 Membership::~Membership() {
+  closing_.store(true);
   thread_.request_stop();
-  connection_->close();  // ends a heartbeat on its way
+  connection()->close();  // ends a heartbeat on its way
   if (thread_.joinable()) thread_.join();
+}
+
+std::shared_ptr<net::Connection> Membership::connect(const net::Address& address, Deadline deadline) {
+  net::Address master = address;
+  master.unix_name.clear();  // small messages: shared memory is not worth it
+  const auto transport = options_.transport == net::Transport::kShm ? net::Transport::kAuto : options_.transport;
+  return net::Connection::open(
+      loop_, master,
+      {.secret = options_.secret, .transport = transport, .peer_name = "the master", .deadline = deadline});
+}
+
+std::shared_ptr<net::Connection> Membership::connection() const {
+  const std::lock_guard lock(mutex_);
+  return connection_;
+}
+
+std::chrono::milliseconds Membership::master_patience() const {
+  return options_.find_master ? options_.master_hangs_after : options_.master_silent_after;
+}
+
+/// Asks the master; if it dies meanwhile, its successor.
+template <typename Reply, typename Ask>
+Reply Membership::ask(Request kind, const Ask& body, Deadline deadline, const std::string& what) {
+  for (;;) {
+    const auto current = connection();
+    try {
+      return current->call<Reply>(kind, view().view, body, deadline, what);
+    } catch (const PeerLost& gone) {
+      if (!options_.find_master || closing_.load()) throw;
+      find_next_master(current, Deadline::in(options_.without_master_within), gone.what());
+    }
+  }
+}
+
+void Membership::find_next_master(const std::shared_ptr<net::Connection>& lost, Deadline deadline,
+                                  const std::string& reason) {
+  const std::lock_guard one_search(search_mutex_);
+  if (connection() != lost) return;  // another thread has found it
+  log_warn("lost the master: looks for the next one", {{"reason", reason}});
+  while (!deadline.passed() && !closing_.load()) {
+    try {
+      if (const auto address = options_.find_master()) {
+        auto next = connect(*address, Deadline::in(500ms));
+        log_info("found the master", {{"address", address->text()}});
+        const std::lock_guard lock(mutex_);
+        connection_ = std::move(next);
+        return;
+      }
+    } catch (const Error& problem) {  // it is not there yet, or the store is not
+      log_debug("no master yet", {{"reason", problem.what()}});
+    }
+    std::this_thread::sleep_for(20ms);
+  }
+  fail<PeerLost>("no master took over within {:.0f} s: {}", seconds(deadline.allowed()), reason);
 }
 
 JoinReply Membership::join(JoinRequest request, std::chrono::milliseconds within) {
@@ -43,8 +90,7 @@ JoinReply Membership::join(JoinRequest request, std::chrono::milliseconds within
   request.slot = options_.slot;
   request.pid = ::getpid();
   request.address = options_.own_address;
-  const auto reply =
-      connection_->call<JoinReply>(kJoin, request.view, request, Deadline::in(within), "the request to join");
+  const auto reply = ask<JoinReply>(kJoin, request, Deadline::in(within), "the request to join");
   if (reply.over) return reply;
   const std::lock_guard lock(mutex_);
   member_ = reply.member;
@@ -81,7 +127,7 @@ Rank Membership::rank() const {
 }
 
 void Membership::set_plan(const Plan& plan) {
-  connection_->call<Done>(kPlan, view().view, plan, Deadline::in(options_.master_silent_after), "the plan");
+  ask<Done>(kPlan, plan, Deadline::in(options_.master_silent_after), "the plan");
 }
 
 void Membership::report(const WorkDone& work) {
@@ -94,25 +140,22 @@ void Membership::report(const WorkDone& work) {
 }
 
 LeaseReply Membership::lease(const std::vector<UnitRange>& finished) {
-  return connection_->call<LeaseReply>(kLease, view().view, LeaseRequest{member(), finished},
-                                       Deadline::in(options_.master_silent_after), "the request for work");
+  return ask<LeaseReply>(kLease, LeaseRequest{member(), finished}, Deadline::in(options_.master_silent_after),
+                         "the request for work");
 }
 
 void Membership::post_result(const nlohmann::json& result) {
-  connection_->call<Done>(kResult, view().view, ResultReport{result}, Deadline::in(options_.master_silent_after),
-                          "the result");
+  ask<Done>(kResult, ResultReport{result}, Deadline::in(options_.master_silent_after), "the result");
 }
 
 void Membership::request_stop(const std::string& reason) {
-  connection_->call<Done>(kStop, view().view, StopRequest{reason}, Deadline::in(options_.master_silent_after),
-                          "the request to stop");
+  ask<Done>(kStop, StopRequest{reason}, Deadline::in(options_.master_silent_after), "the request to stop");
 }
 
 void Membership::leave(const std::string& failure) {
   if (options_.role == Role::kWorker && failure.empty()) send_heartbeat();
   thread_.request_stop();
-  connection_->call<Done>(kLeave, view().view, LeaveNotice{member(), failure},
-                          Deadline::in(options_.master_silent_after), "the goodbye");
+  ask<Done>(kLeave, LeaveNotice{member(), failure}, Deadline::in(options_.master_silent_after), "the goodbye");
 }
 
 void Membership::beat(const std::stop_token& stop) {
@@ -143,8 +186,7 @@ void Membership::send_heartbeat(bool last) {
     unreported_ = {.clock = unreported_.clock, .lr = unreported_.lr};
   }
   if (events_.clocks) heartbeat.clocks = events_.clocks();
-  const auto reply = connection_->call<HeartbeatReply>(kHeartbeat, view().view, heartbeat,
-                                                       Deadline::in(options_.master_silent_after), "a heartbeat");
+  const auto reply = tell(heartbeat);
   for (const MetricsRow& row : reply.rows) {
     if (events_.on_row) events_.on_row(row);
   }
@@ -152,6 +194,17 @@ void Membership::send_heartbeat(bool last) {
   if (reply.over && !std::exchange(over_told_, true) && events_.on_over) events_.on_over();
   if (!reply.abort.empty()) tell_abort(reply.abort);
   if (heartbeat.member == member()) tell_regroup(reply);
+}
+
+/// A heartbeat that is not answered in time is not the last word if there may be another master.
+HeartbeatReply Membership::tell(const Heartbeat& heartbeat) {
+  for (;;) {
+    try {
+      return ask<HeartbeatReply>(kHeartbeat, heartbeat, Deadline::in(master_patience()), "a heartbeat");
+    } catch (const Timeout&) {  // the connection is closed by then
+      if (!options_.find_master || closing_.load()) throw;
+    }
+  }
 }
 
 void Membership::tell_regroup(const HeartbeatReply& reply) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -16,15 +17,22 @@ struct MembershipOptions {
   Role role = Role::kWorker;
   std::uint32_t slot = 0;  ///< which of the processes of its role
   net::Address master;
+
+  /// Where the master is now, if it may be replaced; nothing = nobody leads at the moment. Null: it stays at `master`,
+  /// and its end is the job's.
+  std::function<std::optional<net::Address>()> find_master = {};
   net::Address own_address;  ///< where this process listens: servers for workers, workers for each other
   std::string secret;
   net::Transport transport = net::Transport::kAuto;  ///< shared memory is never used here
   std::chrono::milliseconds join_within = 150s;
   std::chrono::milliseconds heartbeat_every = 100ms;
   std::chrono::milliseconds master_silent_after = 10s;
+  std::chrono::milliseconds master_hangs_after = 2s;       ///< one that can be replaced is given up after this
+  std::chrono::milliseconds without_master_within = 120s;  ///< how long to go on while there is none
 };
 
-/// This process's place in the job: joins, then keeps the master informed from a thread of its own.
+/// This process's place in the job: joins, then keeps the master informed from a thread of its own. A master that can
+/// be replaced may die: its successor is found, and what was asked of it is asked again.
 class Membership {
  public:
   /// What the heartbeat thread tells; called on that thread.
@@ -76,8 +84,16 @@ class Membership {
   void leave(const std::string& failure = "");
 
  private:
+  template <typename Reply, typename Ask>
+  Reply ask(Request kind, const Ask& body, Deadline deadline, const std::string& what);
+  std::shared_ptr<net::Connection> connect(const net::Address& address, Deadline deadline);
+  std::shared_ptr<net::Connection> connection() const;
+  void find_next_master(const std::shared_ptr<net::Connection>& lost, Deadline deadline, const std::string& reason);
+  std::chrono::milliseconds master_patience() const;
+
   void beat(const std::stop_token& stop);
   void send_heartbeat(bool last = false);
+  HeartbeatReply tell(const Heartbeat& heartbeat);
   void tell_abort(const std::string& reason);  // once; with beat_mutex_
   void tell_regroup(const HeartbeatReply& reply);
   JoinReply join(JoinRequest request, std::chrono::milliseconds within);
@@ -85,12 +101,15 @@ class Membership {
 
   MembershipOptions options_;
   Events events_;
-  std::shared_ptr<net::Connection> connection_;
-  std::mutex beat_mutex_;  // one heartbeat at a time, so that rows arrive in order
+  net::Loop& loop_;
+  std::atomic<bool> closing_{false};
+  std::mutex search_mutex_;  // one search for the master at a time
+  std::mutex beat_mutex_;    // one heartbeat at a time, so that rows arrive in order
   mutable std::mutex mutex_;
-  MemberId member_ = 0;  // guarded by mutex_
-  ViewInfo view_;        // guarded by mutex_
-  WorkDone unreported_;  // guarded by mutex_
+  std::shared_ptr<net::Connection> connection_;  // guarded by mutex_
+  MemberId member_ = 0;                          // guarded by mutex_
+  ViewInfo view_;                                // guarded by mutex_
+  WorkDone unreported_;                          // guarded by mutex_
   std::pair<View, Regroup> regroup_told_{0, Regroup::kNo};
   bool stop_told_ = false;
   bool over_told_ = false;

@@ -25,6 +25,14 @@ std::unique_ptr<Store> open_store(const StoreOptions& options) {
   return open_sqlite_store(location, options.call_within);
 }
 
+bool sqlite_store_available() {
+#ifdef TRIREME_HAS_SQLITE
+  return true;
+#else
+  return false;
+#endif
+}
+
 void check_changes(const Changes& changes) {
   if (changes.size() > kMostChanges) {
     fail<InvalidArgument>("{} changes do not fit into one commit: {} at most; split them", changes.size(),

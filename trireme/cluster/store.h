@@ -106,6 +106,9 @@ struct StoreOptions {
 /// location that names none (or SQLite where Trireme was built without), IoError or Corrupt if the file cannot be used.
 std::unique_ptr<Store> open_store(const StoreOptions& options);
 
+/// Whether Trireme was built with SQLite.
+bool sqlite_store_available();
+
 /// Throws InvalidArgument if `changes` is beyond what a commit may hold: for tenants.
 void check_changes(const Changes& changes);
 

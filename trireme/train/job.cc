@@ -6,6 +6,7 @@
 #include "trireme/base/log.h"
 #include "trireme/base/random.h"
 #include "trireme/cluster/master.h"
+#include "trireme/cluster/master_finder.h"
 #include "trireme/ps/server.h"
 #include "trireme/train/termination.h"
 
@@ -82,6 +83,7 @@ Job::Job(cluster::JobEnvironment place, bool alone)
       cluster::MembershipOptions{.role = cluster::Role::kWorker,
                                  .slot = place_.rank,
                                  .master = place_.master,
+                                 .find_master = cluster::make_master_finder(place_.store),
                                  .own_address = endpoint_.address(),
                                  .secret = place_.secret,
                                  .transport = place_.transport},

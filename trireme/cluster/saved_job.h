@@ -1,0 +1,26 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "trireme/cluster/protocol.h"
+
+namespace trireme::cluster {
+
+/// What a master that takes over has to know.
+struct SavedJob {
+  JobState state = JobState::kGathering;
+  std::string reason;
+  ViewInfo view;
+  MemberId next_member = 1;
+  std::uint32_t wanted_workers = 0;
+  bool stop = false;
+  std::optional<Plan> plan;
+  nlohmann::json result;
+};
+
+/// As text for a Store, and back. Throws Corrupt if the text is not what `to_text` made.
+std::string to_text(const SavedJob& job);
+SavedJob parse_saved_job(const std::string& text);
+
+}  // namespace trireme::cluster
