@@ -51,7 +51,7 @@ TEST(DecideView, ANewcomerIsTakenInOnceAllHaveCome) {
   situation.workers.push_back({.id = 14, .slot = 3, .ready = true});
   EXPECT_EQ(decide_view(situation).kind, Kind::kRegroup);
   EXPECT_EQ(decide_view(situation).reason, "worker 3 wants to take part");
-  for (Candidate& worker : situation.workers) worker.ready = true;
+  for (ViewCandidate& worker : situation.workers) worker.ready = true;
   const ViewDecision decision = decide_view(situation);
   EXPECT_EQ(decision.kind, Kind::kForm);
   EXPECT_EQ(decision.workers, (std::vector<MemberId>{11, 12, 13, 14}));
@@ -61,7 +61,7 @@ TEST(DecideView, WhoHasBeenHereLongestIsTheChief) {
   Situation situation = three_of_four();
   situation.workers[0] = {.id = 21, .slot = 0, .ready = true};  // slot 0 again, after its death
   situation.broken = true;
-  for (Candidate& worker : situation.workers) worker.ready = true;
+  for (ViewCandidate& worker : situation.workers) worker.ready = true;
   EXPECT_EQ(decide_view(situation).workers, (std::vector<MemberId>{12, 13, 21}));
 }
 
@@ -72,7 +72,7 @@ TEST(DecideView, ThereAreNoMoreWorkersThanLanes) {
   EXPECT_EQ(decide_view(situation).kind, Kind::kKeep);
   situation.workers.erase(situation.workers.begin());  // now there is room for the one in reserve
   situation.broken = true;
-  for (Candidate& worker : situation.workers) worker.ready = true;
+  for (ViewCandidate& worker : situation.workers) worker.ready = true;
   EXPECT_EQ(decide_view(situation).workers, (std::vector<MemberId>{12, 13, 14}));
 }
 
@@ -90,7 +90,7 @@ TEST(DecideView, TooFewWait) {
 
 TEST(DecideView, NobodyComesInWhenTheWorkIsDone) {
   Situation situation = three_of_four();
-  for (Candidate& worker : situation.workers) worker.ready = worker.done = worker.slot > 0;
+  for (ViewCandidate& worker : situation.workers) worker.ready = worker.done = worker.slot > 0;
   situation.workers.push_back({.id = 14, .slot = 3, .ready = true});
   EXPECT_EQ(decide_view(situation).kind, Kind::kKeep);
   situation.workers.erase(situation.workers.begin());  // the chief dies: the others make up for it

@@ -12,7 +12,6 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using ::testing::Not;
 using ::testing::UnorderedElementsAre;
 using Flags = std::vector<std::string>;
 
@@ -142,21 +141,20 @@ TEST_F(Strategies, ALossThatIsNotFiniteEndsTheJobWithItsReason) {
 class LongAllReduce : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
-    ASSERT_TRUE(long_.trains("attached to the other workers"));
+    ASSERT_TRUE(long_.trains("met the other workers"));
     ASSERT_GE(long_.all.size(), 3u);  // master, workers
   }
 
   LongJob long_{{"--strategy", "allreduce", "--transport", GetParam()}};
 };
 
-TEST_P(LongAllReduce, EndsWhenAWorkerIsKilled) {
-  const Outcome outcome = long_.end_by(SIGKILL, long_.worker, kDeathNoticed);
-  EXPECT_THAT(outcome.err, AllOf(HasSubstr("worker 1"), HasSubstr("logs: ")));
-  EXPECT_THAT(outcome.err, Not(HasSubstr("worker 0 failed"))) << "the survivor is not to blame";
-}
-
-TEST_P(LongAllReduce, NoticesAWorkerThatHangs) {
-  EXPECT_THAT(long_.end_by(SIGSTOP, long_.worker, kHangNoticed).err, AllOf(HasSubstr("worker 1"), HasSubstr("hangs")));
+TEST_P(LongAllReduce, GoesOnWhenAWorkerIsKilled) {
+  ::kill(long_.worker, SIGKILL);
+  const auto log = long_.run / "logs" / "worker-1.log";
+  EXPECT_TRUE(eventually([&] { return read_file(log).find("took over the state") != std::string::npos; }))
+      << read_file(log);
+  long_.job.send(SIGINT);
+  EXPECT_EQ(long_.job.wait().status, 0) << long_.job.err();
 }
 
 TEST_P(LongAllReduce, SavesTheModelWhenAskedToStop) {

@@ -45,6 +45,7 @@ void run_toys(std::uint32_t ranks, const LocalSgdOptions& options,
     const auto toy = std::make_shared<Toy>(static_cast<float>(communicator.rank() + 1), with_buffer);
     LocalSgd strategy(communicator, options);
     strategy.attach(toy);
+    strategy.meet();
     body(strategy, *toy, communicator.rank());
     strategy.leave();
   });
@@ -233,6 +234,7 @@ TEST(LocalSgd, SavesAsManyTimesTheBytesAsItTakesStepsOfItsOwn) {
       const auto net = std::make_shared<torch::nn::LinearImpl>(100, 100);
       LocalSgd strategy(ranks, {.choice = {.steps = between[i]}});
       strategy.attach(net);
+      strategy.meet();
       for (int step = 0; step < 160; ++step) {
         strategy.begin({.samples = 1, .lr = 0.1});
         strategy.finish();

@@ -24,6 +24,7 @@ struct JobSpec {
   std::string throttle;                  ///< experiments: the speed of links, "100mbit"; empty = as fast as they go
   std::uint32_t latency_ms = 0;          ///< experiments: of what workers send each other in the background
   bool trace_algorithms = false;         ///< workers log how they reduce among each other
+  int threads = 0;                       ///< that each worker computes with; 0 = threads_per_worker
   std::vector<std::string> worker_argv;  ///< the program of every worker
   bool echo_chief = false;               ///< show what worker 0 prints
   bool quiet = false;                    ///< no progress line: standard output is for a script

@@ -4,6 +4,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
+#include "trireme/base/threads.h"
 #include "trireme/checkpoint/list.h"
 #include "trireme/cli/commands.h"
 #include "trireme/cli/config_file.h"
@@ -75,14 +76,14 @@ int train(const TrainFlags& flags, const std::string& config, std::optional<obse
   const data::Split data = load_data(flags);  // what is wrong with the data shows before anything starts
   data::Sampler(
       {.samples = data.train->size(), .batch = flags.batch, .lanes = flags.lanes == 0 ? flags.workers : flags.lanes});
-  const auto folder = existing ? *existing
-                               : observe::RunFolder::create(
-                                     {.path = flags.out, .model = flags.model, .overwrite = flags.overwrite});
+  const auto folder =
+      existing ? *existing
+               : observe::RunFolder::create({.path = flags.out, .model = flags.model, .overwrite = flags.overwrite});
   write_file_atomically(folder.config(), as_bytes(config));
   if (!flags.json) {
     const std::string servers = flags.servers == 0 ? "" : " and " + counted(flags.servers, "server");
-    fmt::print("{} {} on {} with {}{}, {}\n", existing ? "going on with" : "training", flags.model, data.train->describe(),
-               counted(flags.workers, "worker"), servers, describe_strategy(flags));
+    fmt::print("{} {} on {} with {}{}, {}\n", existing ? "going on with" : "training", flags.model,
+               data.train->describe(), counted(flags.workers, "worker"), servers, describe_strategy(flags));
     std::fflush(stdout);  // before the progress, which goes to standard error
   }
   const JobOutcome outcome = run_job({.workers = flags.workers,
@@ -96,6 +97,7 @@ int train(const TrainFlags& flags, const std::string& config, std::optional<obse
                                       .throttle = flags.throttle,
                                       .latency_ms = flags.latency_ms,
                                       .trace_algorithms = flags.trace_algorithms,
+                                      .threads = flags.threads > 0 ? flags.threads : threads_per_worker(flags.lanes),
                                       .worker_argv = {program_beside("trireme-worker"), nlohmann::json(flags).dump()},
                                       .quiet = flags.json},
                                      folder);

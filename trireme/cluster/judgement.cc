@@ -34,15 +34,15 @@ std::string describe_missing(const JobShape& shape, const std::vector<MemberStat
 
 namespace {
 
-std::string names(const std::vector<Candidate>& workers) {
+std::string names(const std::vector<ViewCandidate>& workers) {
   std::string text;
-  for (const Candidate& worker : workers) text += fmt::format("{}{}", text.empty() ? "" : ", ", worker.slot);
+  for (const ViewCandidate& worker : workers) text += fmt::format("{}{}", text.empty() ? "" : ", ", worker.slot);
   return (workers.size() == 1 ? "worker " : "workers ") + text;
 }
 
 /// Who has been here longest first: the chief stays the chief as long as it lives.
-bool before(const Candidate& a, const Candidate& b) {
-  const auto age = [](const Candidate& worker) { return worker.since == 0 ? ~View{0} : worker.since; };
+bool before(const ViewCandidate& a, const ViewCandidate& b) {
+  const auto age = [](const ViewCandidate& worker) { return worker.since == 0 ? ~View{0} : worker.since; };
   return std::pair(age(a), a.slot) < std::pair(age(b), b.slot);
 }
 
@@ -50,15 +50,15 @@ bool before(const Candidate& a, const Candidate& b) {
 
 ViewDecision decide_view(const Situation& situation) {
   using Kind = ViewDecision::Kind;
-  std::vector<Candidate> members;
-  std::vector<Candidate> newcomers;
-  for (const Candidate& worker : situation.workers) {
+  std::vector<ViewCandidate> members;
+  std::vector<ViewCandidate> newcomers;
+  for (const ViewCandidate& worker : situation.workers) {
     if (worker.in_view) members.push_back(worker);
     if (!worker.in_view && worker.ready) newcomers.push_back(worker);
   }
   std::ranges::sort(members, before);
   std::ranges::sort(newcomers, before);
-  const auto done = [](const Candidate& worker) { return worker.done; };
+  const auto done = [](const ViewCandidate& worker) { return worker.done; };
   const bool ending = std::ranges::any_of(members, done);
   const std::size_t room = situation.most_workers - std::min<std::size_t>(situation.most_workers, members.size());
   newcomers.resize(std::min(newcomers.size(), ending && !members.empty() ? 0 : room));
@@ -66,14 +66,14 @@ ViewDecision decide_view(const Situation& situation) {
   std::string reason;
   if (situation.broken) {
     reason = "somebody is gone";
-  } else if (std::ranges::any_of(members, [](const Candidate& worker) { return worker.ready && !worker.done; })) {
+  } else if (std::ranges::any_of(members, [](const ViewCandidate& worker) { return worker.ready && !worker.done; })) {
     reason = "a member cannot go on in this view";
   } else if (!newcomers.empty()) {
     reason = names(newcomers) + (newcomers.size() == 1 ? " wants" : " want") + " to take part";
   } else {
     return {.kind = Kind::kKeep, .reason = "all is well", .workers = {}};
   }
-  if (situation.meet && !std::ranges::all_of(members, [](const Candidate& worker) { return worker.ready; })) {
+  if (situation.meet && !std::ranges::all_of(members, [](const ViewCandidate& worker) { return worker.ready; })) {
     return {.kind = Kind::kRegroup, .reason = reason, .workers = {}};
   }
   const std::size_t count = members.size() + newcomers.size();
@@ -84,7 +84,7 @@ ViewDecision decide_view(const Situation& situation) {
   }
   ViewDecision decision{.kind = Kind::kForm, .reason = reason, .workers = {}};
   members.insert(members.end(), newcomers.begin(), newcomers.end());
-  for (const Candidate& worker : members) decision.workers.push_back(worker.id);
+  for (const ViewCandidate& worker : members) decision.workers.push_back(worker.id);
   return decision;
 }
 

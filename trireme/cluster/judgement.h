@@ -41,7 +41,7 @@ Health judge_member(const MemberState& member, std::chrono::milliseconds hang_af
 std::string describe_missing(const JobShape& shape, const std::vector<MemberState>& here);
 
 /// A worker as far as the next view is concerned.
-struct Candidate {
+struct ViewCandidate {
   MemberId id = 0;
   std::uint32_t slot = 0;
   View since = 0;        ///< the view in which it first took part; 0 = it is new
@@ -52,10 +52,10 @@ struct Candidate {
 
 struct Situation {
   JobShape shape;
-  std::uint32_t most_workers = 0;  ///< in a view: one lane each, at least
-  bool broken = false;             ///< a member of the present view is gone
-  bool meet = true;                ///< members come to the next view by themselves; else they are just told of it
-  std::vector<Candidate> workers;  ///< who is alive
+  std::uint32_t most_workers = 0;      ///< in a view: one lane each, at least
+  bool broken = false;                 ///< a member of the present view is gone
+  bool meet = true;                    ///< members come to the next view by themselves; else they are just told of it
+  std::vector<ViewCandidate> workers;  ///< who is alive
 };
 
 /// What to do about the present view.

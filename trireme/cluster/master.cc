@@ -1,7 +1,6 @@
 #include "trireme/cluster/master.h"
 
 #include <algorithm>
-#include <map>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -10,25 +9,13 @@
 #include "trireme/base/log.h"
 #include "trireme/cluster/lease_book.h"
 #include "trireme/cluster/progress_board.h"
+#include "trireme/cluster/roster.h"
 #include "trireme/cluster/saved_job.h"
 
 namespace trireme::cluster {
 namespace {
 
 using Clock = Deadline::Clock;
-
-struct Member {
-  MemberInfo info;
-  MemberState state;
-  std::uint64_t session = 0;
-  Clock::time_point last_heard;
-  bool in_view = false;
-  bool done = false;  // it has made all steps
-  std::optional<std::pair<net::SessionPtr, net::FrameHeader>> waits_for_view;
-
-  bool alive() const { return !state.left && !state.disconnected; }
-  std::string name() const { return fmt::format("{} {}", to_string(state.role), state.slot); }
-};
 
 constexpr auto kFindUsWithin = 5s;  // how long the members of a master that died may take to find the next one
 
@@ -83,7 +70,7 @@ class Master::Impl final : public net::RequestHandler {
 
   bool deserted() const {
     const std::lock_guard lock(mutex_);
-    return std::ranges::none_of(members_, [](const auto& entry) { return entry.second.alive(); });
+    return std::ranges::none_of(members_.all(), [](const auto& entry) { return entry.second.alive(); });
   }
 
   void on_request(const net::SessionPtr& session, net::InFrame frame) override {
@@ -115,7 +102,7 @@ class Master::Impl final : public net::RequestHandler {
 
   void on_disconnect(const net::SessionPtr& session, const std::string& /*reason*/) override {
     const std::lock_guard lock(mutex_);
-    for (auto& [id, member] : members_) {
+    for (auto& [id, member] : members_.all()) {
       if (member.session != session->id()) continue;
       member.state.disconnected = true;
       member.waits_for_view.reset();
@@ -144,14 +131,14 @@ class Master::Impl final : public net::RequestHandler {
       leases_ = LeaseBook(plan_->leased ? plan_->steps * plan_->lanes : 0, options_.shape.workers);
     }
     const auto remember = [&](Role role, const MemberInfo& info) {
-      members_[info.id] = {.info = info,
-                           .state = {.role = role, .slot = info.slot, .pid = info.pid},
-                           .last_heard = Clock::now() + kFindUsWithin,
-                           .in_view = true};
+      Member& member = members_.add(info, role);
+      member.last_heard = Clock::now() + kFindUsWithin;
+      member.in_view = true;
     };
     for (const MemberInfo& worker : view_.workers) remember(Role::kWorker, worker);
     for (const MemberInfo& server : view_.servers) remember(Role::kServer, server);
-    log_info("takes over the job", {{"view", view_.view}, {"state", to_string(state_)}, {"members", members_.size()}});
+    log_info("takes over the job",
+             {{"view", view_.view}, {"state", to_string(state_)}, {"members", members_.all().size()}});
   }
 
   /// Saves what there is now, with `view` as the view. False if that failed: it is tried again later.
@@ -180,17 +167,12 @@ class Master::Impl final : public net::RequestHandler {
   }
   void save() { save(view_); }
 
-  Member* find(MemberId id) {
-    const auto found = members_.find(id);
-    return found == members_.end() ? nullptr : &found->second;
-  }
-
   void join(const net::SessionPtr& session, const net::FrameHeader& header, const JoinRequest& request) {
     const std::lock_guard lock(mutex_);
     const std::string who = fmt::format("{} {}", to_string(request.role), request.slot);
     if (state_ == JobState::kFinished) return session->reply(header, JoinReply{.over = true});
     if (state_ == JobState::kFailed) fail<StaleView>("{} cannot join: the job is {}", who, to_string(state_));
-    Member* member = find(request.member);
+    Member* member = members_.find(request.member);
     if (member == nullptr || !member->alive()) member = &admit(session, request, who);
     member->last_heard = Clock::now();
     member->done = request.done;
@@ -209,17 +191,13 @@ class Master::Impl final : public net::RequestHandler {
     }
     const bool may_come = state_ == JobState::kGathering || (elastic() && request.role == Role::kWorker);
     if (!may_come) fail<StaleView>("{} cannot join: the job is {}", who, to_string(state_));
-    for (auto& [id, other] : members_) {
-      const bool same = other.state.role == request.role && other.state.slot == request.slot && other.alive();
-      if (same) {
-        fail<InvalidArgument>("{} has joined already (pid {}): two processes have the same role and rank", who,
-                              other.state.pid);
-      }
+    if (const Member* other = members_.living(request.role, request.slot)) {
+      fail<InvalidArgument>("{} has joined already (pid {}): two processes have the same role and rank", who,
+                            other->state.pid);
     }
     const MemberId id = next_member_++;
-    Member& member = members_[id];
-    member.info = {.id = id, .slot = request.slot, .pid = request.pid, .address = request.address};
-    member.state = {.role = request.role, .slot = request.slot, .pid = request.pid};
+    Member& member =
+        members_.add({.id = id, .slot = request.slot, .pid = request.pid, .address = request.address}, request.role);
     member.session = session->id();
     log_info("joined",
              {{"member", who}, {"id", id}, {"pid", request.pid}, {"missing", view_.view == 0 ? missing() : ""}});
@@ -230,7 +208,7 @@ class Master::Impl final : public net::RequestHandler {
   void consider_view() {
     if (ended() || deposed_ || !options_.ledger.leading()) return;
     if (view_.view == 0) {
-      if (missing().empty()) form_view(everybody(), "all are here");
+      if (missing().empty()) form_view(members_.workers(), "all are here");
       return;
     }
     if (!elastic()) return;
@@ -247,32 +225,11 @@ class Master::Impl final : public net::RequestHandler {
   }
 
   Situation situation() const {
-    Situation situation{.shape = options_.shape,
-                        .most_workers = std::min(plan_->lanes, wanted_workers_),
-                        .broken = broken_,
-                        .meet = !plan_->leased,
-                        .workers = {}};
-    for (const auto& [id, member] : members_) {
-      if (member.state.role != Role::kWorker || !member.alive()) continue;
-      situation.workers.push_back({.id = id,
-                                   .slot = member.info.slot,
-                                   .since = member.info.since,
-                                   .in_view = member.in_view,
-                                   .ready = member.waits_for_view.has_value(),
-                                   .done = member.done});
-    }
-    return situation;
-  }
-
-  /// The workers of the first view, by slot.
-  std::vector<MemberId> everybody() const {
-    std::map<std::uint32_t, MemberId> by_slot;
-    for (const auto& [id, member] : members_) {
-      if (member.state.role == Role::kWorker && member.alive()) by_slot[member.info.slot] = id;
-    }
-    std::vector<MemberId> all;
-    for (const auto& [slot, id] : by_slot) all.push_back(id);
-    return all;
+    return {.shape = options_.shape,
+            .most_workers = std::min(plan_->lanes, wanted_workers_),
+            .broken = broken_,
+            .meet = !plan_->leased,
+            .workers = members_.candidates()};
   }
 
   void wait_for_workers() {
@@ -293,42 +250,25 @@ class Master::Impl final : public net::RequestHandler {
     }
     ViewInfo next{.view = view_.view + 1};
     for (const MemberId id : workers) {
-      Member& member = members_.at(id);
+      Member& member = members_.all().at(id);
       next.workers.push_back(member.info);
       if (member.info.since == 0) next.workers.back().since = next.view;
     }
     for (std::uint32_t slot = 0; slot < options_.shape.servers; ++slot) {
-      for (const auto& [id, member] : members_) {
-        const bool this_one = member.state.role == Role::kServer && member.info.slot == slot && member.alive();
-        if (this_one) next.servers.push_back(member.info);
-      }
+      if (const Member* server = members_.living(Role::kServer, slot)) next.servers.push_back(server->info);
     }
     if (!save(next)) return;
     view_ = std::move(next);
-    for (auto& [id, member] : members_) member.in_view = false;
-    for (const auto* members : {&view_.workers, &view_.servers}) {
-      for (const MemberInfo& info : *members) {
-        members_.at(info.id).info = info;
-        members_.at(info.id).in_view = true;
-      }
-    }
+    members_.enter(view_);
     broken_ = false;
     state_ = JobState::kRunning;
     reason_ = fmt::format("view {}: {} workers and {} servers ({})", view_.view, view_.workers.size(),
                           view_.servers.size(), because);
     log_info(reason_);
-    for (auto& [id, member] : members_) {
-      if (member.in_view && member.waits_for_view) answer(member, {.member = id, .view = view_});
+    for (auto& [id, member] : members_.all()) {
+      if (member.in_view && member.waits_for_view) member.answer({.member = id, .view = view_});
     }
-    std::erase_if(members_, [](const auto& entry) { return !entry.second.alive(); });
     decision_ = {};
-  }
-
-  static void answer(Member& member, const JoinReply& reply) {
-    member.last_heard = Clock::now();
-    member.done = false;
-    const auto [session, header] = *std::exchange(member.waits_for_view, std::nullopt);
-    session->reply(header, reply);
   }
 
   HeartbeatReply heartbeat(const net::SessionPtr& session, const Heartbeat& beat) {
@@ -337,7 +277,7 @@ class Master::Impl final : public net::RequestHandler {
                          .over = state_ == JobState::kFinished,
                          .abort = state_ == JobState::kFailed ? reason_ : "",
                          .view = view_.view};
-    Member* member = find(beat.member);
+    Member* member = members_.find(beat.member);
     if (member == nullptr || !member->alive()) {
       reply.expelled = !ended();
       return reply;
@@ -405,10 +345,10 @@ class Master::Impl final : public net::RequestHandler {
     wanted_workers_ = request.workers;
     save();
     session->reply(header, Done{});
-    for (auto& [id, member] : members_) {  // who only waits to take part is not needed
+    for (auto& [id, member] : members_.all()) {  // who only waits to take part is not needed
       const bool surplus = member.state.role == Role::kWorker && member.info.slot >= wanted_workers_;
       if (!surplus || member.in_view || !member.waits_for_view) continue;
-      answer(member, {.member = id, .over = true});
+      member.answer({.member = id, .over = true});
       member.state.left = true;
     }
     consider_view();
@@ -416,7 +356,7 @@ class Master::Impl final : public net::RequestHandler {
 
   void leave(const net::SessionPtr& session, const net::FrameHeader& header, const LeaveNotice& notice) {
     const std::lock_guard lock(mutex_);
-    Member* member = find(notice.member);
+    Member* member = members_.find(notice.member);
     if (member == nullptr) fail<StaleView>("this process is not a member");
     member->state.left = true;
     member->waits_for_view.reset();
@@ -424,8 +364,9 @@ class Master::Impl final : public net::RequestHandler {
     if (member->state.role == Role::kWorker) board_.leave(member->state.slot);
     log_info("left", {{"member", who}, {"failure", notice.failure}});
     if (!notice.failure.empty()) fail_job(fmt::format("{} failed: {}", who, notice.failure));
-    const bool work_left = std::ranges::any_of(
-        members_, [](const auto& entry) { return entry.second.state.role == Role::kWorker && entry.second.alive(); });
+    const bool work_left = std::ranges::any_of(members_.all(), [](const auto& entry) {
+      return entry.second.state.role == Role::kWorker && entry.second.alive();
+    });
     const bool chief = !view_.workers.empty() && view_.workers.front().id == notice.member;
     const bool through = elastic() ? (chief && !result_.is_null()) || (!work_left && stop_) : !work_left;
     if (through && !ended()) finish_job();
@@ -438,8 +379,8 @@ class Master::Impl final : public net::RequestHandler {
     reason_ = "all workers are done";
     log_info(reason_);
     save();
-    for (auto& [id, member] : members_) {
-      if (member.waits_for_view) answer(member, {.member = id, .over = true});
+    for (auto& [id, member] : members_.all()) {
+      if (member.waits_for_view) member.answer({.member = id, .over = true});
     }
   }
 
@@ -471,18 +412,12 @@ class Master::Impl final : public net::RequestHandler {
     reason_ = reason;
     log_error("the job failed", {{"reason", reason}});
     save();
-    for (auto& [id, member] : members_) {
-      if (!member.waits_for_view) continue;
-      const auto [session, header] = *std::exchange(member.waits_for_view, std::nullopt);
-      session->refuse(header, Timeout(reason));
+    for (auto& [id, member] : members_.all()) {
+      if (member.waits_for_view) member.refuse(reason);
     }
   }
 
-  std::string missing() const {
-    std::vector<MemberState> here;
-    for (const auto& [id, member] : members_) here.push_back(member.state);
-    return describe_missing(options_.shape, here);
-  }
+  std::string missing() const { return describe_missing(options_.shape, members_.states()); }
 
   void watch(const std::stop_token& stop) {
     net::name_thread("master-watch");
@@ -498,7 +433,7 @@ class Master::Impl final : public net::RequestHandler {
         fail_job(fmt::format("no more workers came within {:.0f} s: {}", in_seconds(options_.wait_for_workers),
                              decision_.reason));
       }
-      for (auto& [id, member] : members_) {
+      for (auto& [id, member] : members_.all()) {
         if (member.alive()) judge(member, now);
       }
       consider_view();
@@ -507,7 +442,7 @@ class Master::Impl final : public net::RequestHandler {
   }
 
   void end_gathering() {
-    const std::vector<MemberId> here = everybody();
+    const std::vector<MemberId> here = members_.workers();
     const bool servers_here = missing().find("server") == std::string::npos;
     if (options_.shape.min_start > 0 && here.size() >= options_.shape.min_start && servers_here) {
       return form_view(here, fmt::format("{} did not come in time", missing()));
@@ -531,7 +466,7 @@ class Master::Impl final : public net::RequestHandler {
   std::string last_loss_;  // who it was
   ViewDecision decision_;  // about the present view
   MemberId next_member_ = 1;
-  std::map<MemberId, Member> members_;
+  Roster members_;
   std::optional<Plan> plan_;
   ProgressBoard board_;
   LeaseBook leases_;

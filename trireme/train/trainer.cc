@@ -6,6 +6,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/hash.h"
 #include "trireme/base/log.h"
+#include "trireme/base/threads.h"
 #include "trireme/observe/timeline.h"
 #include "trireme/train/lane_computer.h"
 #include "trireme/train/make_strategy.h"
@@ -212,9 +213,8 @@ class Trainer::Run final : public TrainControl {
       if (last) checkpoints_->finish(save_within());
       return;
     }
-    WriterPlace place{.rank = job_.rank(),
-                      .workers = job_.workers(),
-                      .attempt = fmt::format("{}-{}", launch_id_, job_.view().view)};
+    WriterPlace place{
+        .rank = job_.rank(), .workers = job_.workers(), .attempt = fmt::format("{}-{}", launch_id_, job_.view().view)};
     // A worker that was not told where the run's files go has a folder of its own, or none.
     if (!state->same_everywhere || job_.place().run_folder.empty()) {
       if (!job_.chief()) return;
@@ -417,9 +417,7 @@ Trainer::Trainer(Job& job, Model model, TrainOptions options)
     fail<InvalidArgument>("consistency {} is a matter of strategy ps: {} has its own",
                           ps::to_string(options_.consistency), cluster::to_string(options_.strategy));
   }
-  const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  torch::set_num_threads(options_.threads > 0 ? options_.threads
-                                              : std::max(1, (cores - 1) / static_cast<int>(options_.lanes)));
+  torch::set_num_threads(options_.threads > 0 ? options_.threads : threads_per_worker(options_.lanes));
   model_.module->to(options_.device);
 }
 

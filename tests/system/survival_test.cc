@@ -1,0 +1,199 @@
+// Whole jobs whose processes are killed, stopped and changed in number: they go on by themselves, and end with the
+// parameters of a run in which nothing happened.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trireme/base/file.h"
+#include "trireme/checkpoint/checkpoint.h"
+#include "trireme/checkpoint/list.h"
+#include "trireme/cluster/store.h"
+
+#include "tests/system/program.h"
+
+namespace trireme::system_test {
+namespace {
+
+using ::testing::HasSubstr;
+using Flags = std::vector<std::string>;
+
+/// A run of `kSteps` steps on four lanes, long enough to be disturbed several times.
+class Survival : public ::testing::Test {
+ protected:
+  static constexpr int kSteps = 3000;
+
+  Flags flags(const std::string& out, const std::string& workers) const {
+    return {"train",
+            "--json",
+            "--model",
+            "mlp",
+            "--data-dir",
+            images_.string(),
+            "--strategy",
+            "allreduce",
+            "--steps",
+            std::to_string(kSteps),
+            "--lanes",
+            "4",
+            "--batch",
+            "16",
+            "--checkpoint-every",
+            "200",
+            "--workers",
+            workers,
+            "--out",
+            (folder_ / out).string()};
+  }
+
+  /// What nobody disturbed.
+  std::string reference() {
+    const Outcome outcome = run_trireme(folder_, flags("reference", "1"));
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return outcome.json().value("parameters_sha256", "none");
+  }
+
+  /// The run goes on to its end, and nothing shows that it was disturbed.
+  void expect_reference(const Outcome& outcome) {
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+    EXPECT_EQ(outcome.json().value("steps", 0), kSteps);
+    EXPECT_EQ(outcome.json().value("parameters_sha256", ""), reference());
+  }
+
+  std::string master_log(const std::string& run) const {
+    const auto log = folder_ / run / "logs" / "master.log";
+    return std::filesystem::exists(log) ? read_file(log) : "";
+  }
+
+  /// Waits until view `number` has formed; for ASSERT_TRUE.
+  ::testing::AssertionResult reaches_view(const std::string& run, int number) {
+    const std::string words = "view " + std::to_string(number) + ": ";
+    if (eventually([&] { return master_log(run).find(words) != std::string::npos; })) {
+      return ::testing::AssertionSuccess();
+    }
+    return ::testing::AssertionFailure() << "no " << words << "\n" << master_log(run);
+  }
+
+  pid_t member(const Program& job, const std::string& run, int slot, const std::string& says) {
+    return wait_for_member(job.pid(), "worker", slot, folder_ / run, says);
+  }
+
+  TempFolder folder_;
+  const std::filesystem::path images_ = make_images(folder_);
+};
+
+TEST_F(Survival, OfWorkersThatAreKilledOneAfterTheOther) {
+  Program job(folder_, trireme(flags("run", "4")));
+  ASSERT_TRUE(reaches_view("run", 1));
+  int view = 1;
+  for (const int slot : {2, 0, 3}) {  // 0 is the chief
+    const pid_t worker = member(job, "run", slot, "met the other workers");
+    ASSERT_GT(worker, 0) << job.err();
+    ::kill(worker, SIGKILL);
+    ASSERT_TRUE(reaches_view("run", view + 1));  // the others go on
+    ASSERT_TRUE(reaches_view("run", view + 2));  // it is back
+    view += 2;
+  }
+  expect_reference(job.wait());
+}
+
+TEST_F(Survival, OfAWorkerThatIsStoppedForAWhile) {
+  Program job(folder_, trireme(flags("run", "2")));
+  const pid_t worker = member(job, "run", 1, "met the other workers");
+  ASSERT_GT(worker, 0) << job.err();
+  ::kill(worker, SIGSTOP);
+  ASSERT_TRUE(reaches_view("run", 2));
+  EXPECT_THAT(master_log("run"), HasSubstr("worker 1 (pid " + std::to_string(worker) + ") hangs"));
+  ::kill(worker, SIGCONT);  // it learns that it was given up, and comes back
+  ASSERT_TRUE(reaches_view("run", 3));
+  EXPECT_FALSE(is_gone(worker));
+  expect_reference(job.wait());
+}
+
+TEST_F(Survival, OfAnyNumberOfWorkers) {
+  Program job(folder_, trireme(flags("run", "2")));
+  ASSERT_TRUE(reaches_view("run", 1));
+  ASSERT_GT(member(job, "run", 0, "met the other workers"), 0);
+  const auto scale = [&](const char* workers, const std::string& expected) {
+    const Outcome outcome = run_trireme(folder_, {"scale", (folder_ / "run").string(), workers});
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return eventually([&] { return master_log("run").find(expected) != std::string::npos; });
+  };
+  ASSERT_TRUE(scale("4", ": 4 workers and")) << master_log("run");
+  ASSERT_TRUE(scale("1", ": 1 workers and")) << master_log("run");
+  ASSERT_TRUE(scale("3", ": 3 workers and")) << master_log("run");
+  expect_reference(job.wait());
+}
+
+TEST_F(Survival, OfTheMastersDeath) {
+  if (!cluster::sqlite_store_available()) GTEST_SKIP() << "built without SQLite";
+  Program job(folder_, trireme(flags("run", "2")));
+  ASSERT_GT(member(job, "run", 1, "met the other workers"), 0);
+  const auto master = [&]() -> pid_t {
+    for (const pid_t pid : descendants(job.pid())) {
+      std::string words = read_file("/proc/" + std::to_string(pid) + "/cmdline");
+      if (words.find(std::string("\0master\0", 8)) != std::string::npos) return pid;
+    }
+    return 0;
+  };
+  const pid_t first = master();
+  ASSERT_GT(first, 0);
+  ::kill(first, SIGKILL);
+  ASSERT_TRUE(eventually([&] { return master_log("run").find("takes over the job") != std::string::npos; }));
+  ASSERT_TRUE(eventually([&] {
+    return read_file(folder_ / "run" / "logs" / "worker-1.log").find("found the master") != std::string::npos;
+  }));
+  // The new one is in charge: it takes in a worker that was killed.
+  const pid_t worker = member(job, "run", 1, "met the other workers");
+  ::kill(worker, SIGKILL);
+  ASSERT_TRUE(reaches_view("run", 3));
+  expect_reference(job.wait());
+}
+
+TEST_F(Survival, OfTheDeathOfEverybody) {
+  const std::string undisturbed = reference();
+  for (const std::size_t checkpoints : {1, 2}) {
+    const std::string run = "run" + std::to_string(checkpoints);
+    {
+      Program job(folder_, trireme(flags(run, "2")));
+      const auto complete = [&] { return checkpoint::list_checkpoints(folder_ / run / "checkpoints").size(); };
+      ASSERT_TRUE(eventually([&] { return complete() > checkpoints; })) << job.err();
+      const std::vector<pid_t> all = descendants(job.pid());
+      job.send(SIGKILL);
+      job.wait();
+      for (const pid_t pid : all) EXPECT_TRUE(eventually([&] { return is_gone(pid); }, 5s));
+    }
+    const Outcome resumed = run_trireme(folder_, {"resume", (folder_ / run).string(), "--json", "--workers", "3"});
+    ASSERT_EQ(resumed.status, 0) << resumed.err;
+    EXPECT_EQ(resumed.json().value("parameters_sha256", ""), undisturbed);
+    EXPECT_THAT(read_file(folder_ / run / "logs" / "worker-0.log"), HasSubstr("goes on from a checkpoint"));
+  }
+}
+
+TEST_F(Survival, AskedToStopItLeavesACompleteCheckpoint) {
+  Program job(folder_, trireme(flags("run", "2")));
+  ASSERT_GT(member(job, "run", 1, "met the other workers"), 0);
+  const std::vector<pid_t> all = descendants(job.pid());
+  job.send(SIGTERM);
+  const Outcome outcome = job.wait();
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  for (const pid_t pid : all) EXPECT_TRUE(eventually([&] { return is_gone(pid); }, 5s));
+  const auto newest = checkpoint::latest_complete(folder_ / "run" / "checkpoints");
+  ASSERT_TRUE(newest) << outcome.err;
+  EXPECT_EQ(checkpoint::Checkpoint::open(*newest).step(), outcome.json().value("steps", Step{0}));
+  EXPECT_EQ(run_trireme(folder_, {"ckpt", "verify", newest->string()}).status, 0);
+}
+
+TEST_F(Survival, ButNotBelowTheMinimumForLong) {
+  Flags few = flags("run", "2:2");
+  few.insert(few.end(), {"--restarts", "0", "--wait-for-workers", "1"});
+  Program job(folder_, trireme(few));
+  const pid_t worker = member(job, "run", 1, "met the other workers");
+  ASSERT_GT(worker, 0) << job.err();
+  ::kill(worker, SIGKILL);
+  const Outcome outcome = job.wait();
+  EXPECT_GT(outcome.status, 0);
+  EXPECT_THAT(outcome.err, HasSubstr("1 of at least 2 workers"));
+}
+
+}  // namespace
+}  // namespace trireme::system_test

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "trireme/base/deadline.h"
+#include "trireme/cluster/judgement.h"
+#include "trireme/net/service.h"
+
+namespace trireme::cluster {
+
+/// A process that takes part, or wants to.
+struct Member {
+  MemberInfo info;
+  MemberState state;
+  std::uint64_t session = 0;  ///< of its connection to the master
+  Deadline::Clock::time_point last_heard;
+  bool in_view = false;
+  bool done = false;                                                           ///< it has made all steps
+  std::optional<std::pair<net::SessionPtr, net::FrameHeader>> waits_for_view;  ///< whom to answer when there is one
+
+  bool alive() const { return !state.left && !state.disconnected; }
+  std::string name() const;  ///< "worker 1"
+
+  /// Lets it go on into a view, or to the end.
+  void answer(const JoinReply& reply);
+
+  /// Tells it that there will be no view for it.
+  void refuse(const std::string& reason);
+};
+
+/// All of them, as the master knows them. A value; the master guards it.
+class Roster {
+ public:
+  /// Null if there is no such member.
+  Member* find(MemberId id);
+
+  /// Who lives with that role and slot; null if nobody does.
+  const Member* living(Role role, std::uint32_t slot) const;
+
+  Member& add(const MemberInfo& info, Role role);
+
+  /// The living workers, by slot.
+  std::vector<MemberId> workers() const;
+
+  /// The same as the decision about the next view sees them.
+  std::vector<ViewCandidate> candidates() const;
+
+  std::vector<MemberState> states() const;
+
+  /// From now on the members of `view` are in it, and nobody else. The dead are forgotten.
+  void enter(const ViewInfo& view);
+
+  std::map<MemberId, Member>& all() { return members_; }
+  const std::map<MemberId, Member>& all() const { return members_; }
+
+ private:
+  std::map<MemberId, Member> members_;
+};
+
+}  // namespace trireme::cluster
