@@ -68,7 +68,7 @@ TEST_F(FaultInjectorTest, AStoppedProcessGoesOn) {
     injector.tick();
   }
   for (const Deadline deadline = Deadline::in(10s); state_of(victim_) == 'T' && !deadline.passed();) ::usleep(1000);
-  EXPECT_EQ(state_of(victim_), 'S');
+  EXPECT_NE(state_of(victim_), 'T');
 }
 
 TEST_F(FaultInjectorTest, NobodyStaysStopped) {
@@ -77,7 +77,7 @@ TEST_F(FaultInjectorTest, NobodyStaysStopped) {
     injector.inject(FaultKind::kSlow, victim_);
   }
   for (const Deadline deadline = Deadline::in(10s); state_of(victim_) == 'T' && !deadline.passed();) ::usleep(1000);
-  EXPECT_EQ(state_of(victim_), 'S');
+  EXPECT_NE(state_of(victim_), 'T');
 }
 
 TEST_F(FaultInjectorTest, AKilledProcessDies) {
@@ -119,8 +119,8 @@ TEST(Connections, AreCutOrItIsSaidWhyNot) {
   }
   EXPECT_GE(cut_connections(::getpid()), 1u);
   char byte = 0;
-  EXPECT_EQ(::recv(connection.here.get(), &byte, 1, 0), -1);
-  EXPECT_EQ(errno, ECONNABORTED);
+  EXPECT_EQ(::recv(connection.here.get(), &byte, 1, MSG_DONTWAIT), -1);
+  EXPECT_THAT(errno, ::testing::AnyOf(ECONNABORTED, ECONNRESET));  // which end was cut first is not said
 }
 
 }  // namespace

@@ -39,6 +39,13 @@ TEST_F(Chaos, KilledWorkersChangeNothing) {
   }
 }
 
+TEST_F(Chaos, AWorkerThatIsBackOnlyAfterTheEndIsNoFailure) {
+  const Outcome outcome = chaos({"--strategy", "allreduce", "-w", "2", "--steps", "60", "--step-ms", "20", "--every",
+                                 "60", "--count", "1", "--fault-seed", "3", "--json"});  // at step 59
+  EXPECT_EQ(outcome.status, 0) << outcome.out << outcome.err;
+  EXPECT_EQ(outcome.json().at("injected"), 1);
+}
+
 TEST_F(Chaos, MistakesAreNamed) {
   const Outcome role = chaos({"--strategy", "allreduce", "--roles", "server"});
   EXPECT_EQ(role.status, 2);
