@@ -22,7 +22,7 @@ class Chaos : public ::testing::Test {
 };
 
 TEST_F(Chaos, KilledWorkersChangeNothing) {
-  const Outcome outcome = chaos({"--strategy", "allreduce", "-w", "4", "--steps", "240", "--step-ms", "25", "--every",
+  const Outcome outcome = chaos({"--strategy", "allreduce", "-w", "4", "--steps", "200", "--step-ms", "25", "--every",
                                  "60", "--count", "2", "--json"});
   EXPECT_EQ(outcome.status, 0) << outcome.out << outcome.err;
   const auto report = outcome.json();

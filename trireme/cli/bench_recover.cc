@@ -57,9 +57,10 @@ Json measure(const Scenario& scenario, const std::filesystem::path& folder, std:
   for (const Json& found : summarise(report.recoveries)) row.update(found);
   const bool sound = report.audit.samples_missing == 0 && report.audit.samples_repeated == 0;
   row["survived"] = report.failure.empty();
-  row["note"] = !report.failure.empty() ? "the job ended: " + report.failure.substr(0, report.failure.find('\n'))
-                : sound                 ? ""
-                                        : report.audit.first_problem;
+  row["note"] = !report.failure.empty()
+                    ? "the job ended: " + report.failure.substr(0, report.failure.find_first_of(";\n"))
+                : sound ? ""
+                        : report.audit.first_problem;
   return row;
 }
 

@@ -107,6 +107,9 @@ class Drill {
     const nlohmann::json result = training.result();
     report.failure = training.failure();
     report.recoveries = find_recoveries(faults_, events);
+    if (!report.failure.empty()) {  // what still happened after the fault that ended it was no recovery
+      for (const Pending& pending : pending_) report.recoveries[pending.number].seconds.reset();
+    }
     report.pace = pace_of(events, options_.work.lanes);
     report.parameters_sha256 = result.is_null() ? "" : result.value("parameters_sha256", "");
     WorkPlan work = options_.work;

@@ -12,6 +12,8 @@
 namespace trireme::cli {
 namespace {
 
+constexpr std::string_view kUs = "trireme: ";  // how messages of the command begin
+
 /// An earlier drill in the same folder must not be taken for this one.
 void remove_traces(const std::filesystem::path& run) {
   if (!std::filesystem::exists(run)) return;
@@ -72,6 +74,7 @@ std::string WatchedTraining::failure() const {
   std::istringstream text(read_file(log_));
   std::string words;
   for (std::string line; std::getline(text, line);) {
+    if (words.empty() && line.starts_with(kUs)) line.erase(0, kUs.size());
     if (!line.starts_with('{')) words += (words.empty() ? "" : "\n") + line;
   }
   return words.empty() ? fmt::format("it ended with status {}; see {}", status_, log_.string()) : words;
