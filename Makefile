@@ -13,7 +13,12 @@ CONSISTENCY ?= bsp
 ARGS        ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test asan tsan bench check format tidy clean install install-minimal
+# How long `make soak` goes on, and how it trains and is disturbed meanwhile.
+SOAK_MINUTES ?= 20
+SOAK_ARGS    ?= --strategy allreduce -w 4 --model mlp --data synthetic --step-ms 50 --checkpoint-every 500 \
+                --faults kill,kill,stop,slow --roles worker --every 200
+
+.PHONY: help demo build test asan tsan bench soak check format tidy clean install install-minimal
 
 help:
 	@echo "Trireme trains neural networks on many processes."
@@ -25,6 +30,8 @@ help:
 	@echo "                    make demo ARGS='--strategy allreduce'"
 	@echo "  make test     install what is missing, build, and run every check and test"
 	@echo "  make bench    measure parameter server and all-reduce beside this machine's own speed and their peers"
+	@echo "  make soak     train for $(SOAK_MINUTES) minutes while workers are killed and stopped, and see that nothing grows"
+	@echo "                (SOAK_MINUTES=5 SOAK_ARGS='--strategy allreduce --faults kill')"
 	@echo
 	@echo "For those who change it:"
 	@echo "  make build    build everything into build/release  (PRESET=debug: build/debug)"
@@ -69,6 +76,10 @@ bench:
 	@$(MAKE) --no-print-directory build
 	build/$(PRESET)/bin/trireme bench ps $(ARGS)
 	build/$(PRESET)/bin/trireme bench allreduce --peers $(ARGS)
+
+soak:
+	@$(MAKE) --no-print-directory build
+	build/$(PRESET)/bin/trireme chaos --soak-minutes $(SOAK_MINUTES) $(SOAK_ARGS) $(ARGS)
 
 check:
 	@tools/check_layers

@@ -3,6 +3,7 @@
 #include "trireme/cli/bench_allreduce.h"
 #include "trireme/cli/bench_checkpoint.h"
 #include "trireme/cli/bench_ps.h"
+#include "trireme/cli/bench_recover.h"
 #include "trireme/cli/commands.h"
 
 namespace trireme::cli {
@@ -23,6 +24,16 @@ void add_checkpoint(CLI::App& bench, Action& action) {
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   command->callback([options, &action] { action = [options] { return bench_checkpoint(*options); }; });
+}
+
+void add_recover(CLI::App& bench, Action& action) {
+  auto* command = bench.add_subcommand("recover", "how soon training goes on after a process was killed or stopped");
+  auto options = std::make_shared<BenchRecoverOptions>();
+  command->add_flag("--json", options->json, "one JSON object on standard output");
+  command->add_option("--rounds", options->rounds, "faults of each kind")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->callback([options, &action] { action = [options] { return bench_recover(*options); }; });
 }
 
 }  // namespace
@@ -56,6 +67,7 @@ void add_bench(CLI::App& app, Action& action) {
   reduce->callback(
       [reduce_options, &action] { action = [reduce_options] { return bench_allreduce(*reduce_options); }; });
   add_checkpoint(*command, action);
+  add_recover(*command, action);
   ps->callback([options, &action] { action = [options] { return bench_ps(*options); }; });
 }
 

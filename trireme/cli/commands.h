@@ -16,6 +16,7 @@ void add_scale(CLI::App& app, Action& action);
 void add_serve(CLI::App& app, Action& action);
 void add_master(CLI::App& app, Action& action);
 void add_ckpt(CLI::App& app, Action& action);
+void add_chaos(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
 
 }  // namespace trireme::cli

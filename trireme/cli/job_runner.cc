@@ -208,10 +208,12 @@ class JobRunner {
       return;
     }
     const bool bad = (exit.status != 0 || exit.signal != 0) && !exit.by_us;
-    if (bad && worker && survive(exit)) return;
-    if (bad && exit.name == "master" && replace_master(exit)) return;
-    exits_.push_back(exit);
-    if (bad && ++failed_processes_ == 1) {
+    const bool too_late = bad && worker && came_too_late(exit);
+    const bool failed = bad && !too_late;
+    if (failed && worker && survive(exit)) return;
+    if (failed && exit.name == "master" && replace_master(exit)) return;
+    if (!too_late) exits_.push_back(exit);
+    if (failed && ++failed_processes_ == 1) {
       watch_master(/*at_once=*/true);  // it may know more than an exit status tells
       // What the master was told by the process itself says most; that its connection ended says least.
       if (failure_.find(" failed: ") == std::string::npos && failure_.find(" hangs: ") == std::string::npos) {
@@ -228,6 +230,13 @@ class JobRunner {
 
   static std::uint32_t slot_of(const std::string& name) {
     return static_cast<std::uint32_t>(std::stoul(name.substr(name.find(' ') + 1)));
+  }
+
+  /// A worker was started again, but when it wanted to take part all was done.
+  bool came_too_late(const launch::Exit& exit) {
+    if (exit.signal != 0 || !restarted_.contains(slot_of(exit.name))) return false;
+    watch_master(/*at_once=*/true);
+    return status_.state == JobState::kFinished || !outcome_.result.is_null();
   }
 
   /// A worker ended badly: the others go on if the job can, and it is started again. False if that cannot be.
@@ -273,6 +282,7 @@ class JobRunner {
       }
       entry = restart_at_.erase(entry);
       if (slot < wanted_workers_) start_worker(slot);
+      restarted_.insert(slot);
     }
     if (status_.wanted_workers == 0 || status_.wanted_workers == wanted_workers_) return;
     say(fmt::format("{} workers are wanted, there were {}", status_.wanted_workers, wanted_workers_));
@@ -406,6 +416,7 @@ class JobRunner {
   std::uint32_t wanted_workers_ = spec_.workers;
   std::map<std::uint32_t, pid_t> pids_;                              // of the workers that run, by slot
   std::map<std::uint32_t, Deadline::Clock::time_point> restart_at_;  // by slot
+  std::set<std::uint32_t> restarted_;                                // slots whose process is not their first
   std::set<std::uint32_t> dismissed_;                                // slots whose process was told to go
   std::string last_end_;                                             // how a worker last failed
   std::vector<launch::Exit> exits_;                                  // those that count for the status

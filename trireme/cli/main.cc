@@ -19,6 +19,7 @@ First steps:
   trireme resume runs/first                     go on with a run that was stopped or killed
   trireme run -w 2 -s 1 -- ./my_program         the same cluster around a program of yours
   trireme ckpt ls runs/my_run                   the checkpoints of a run; also show, verify, diff, export, import
+  trireme chaos --strategy allreduce -w 4       kill workers of a training and see that it gives the same result
   trireme train --help                          all flags; they can also stand in a file: --config run.toml
 )";
 
@@ -50,6 +51,7 @@ int main(int argc, char** argv) {
   trireme::cli::add_serve(app, action);
   trireme::cli::add_master(app, action);
   trireme::cli::add_ckpt(app, action);
+  trireme::cli::add_chaos(app, action);
   trireme::cli::add_bench(app, action);
   try {
     check_command(app, std::span(argv, static_cast<std::size_t>(argc)).subspan(1));

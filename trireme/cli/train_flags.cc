@@ -149,6 +149,12 @@ void declare(CLI::App& command, TrainFlags& flags) {
 
   const auto experiments = "Experiments";
   command.add_option("--slow", flags.slow, "'1:10' makes worker 1 ten times as slow")->group(experiments);
+  command.add_option("--step-ms", flags.step_ms, "no step takes less than this: as if the network were a large one")
+      ->group(experiments);
+  command
+      .add_flag("--trace-steps", flags.trace_steps,
+                "write steps-<worker>-<pid>.log: when each step began and took effect")
+      ->group(experiments);
   command.add_option("--throttle", flags.throttle, "links of this speed, such as 100mbit; over TCP")
       ->group(experiments);
   command

@@ -58,6 +58,8 @@ struct TrainFlags {
   std::uint32_t early_stop = 0;
   std::uint64_t log_every = 10;
   std::string slow;
+  std::uint32_t step_ms = 0;
+  bool trace_steps = false;
   std::string out;
   bool overwrite = false;
   bool json = false;
@@ -66,7 +68,7 @@ struct TrainFlags {
                                  optimizer, lr, momentum, l2, clip_norm, clip_value, schedule, warmup, lanes, seed,
                                  device, threads, transport, codec, throttle, latency_ms, trace_algorithms, timeline,
                                  checkpoint_every, keep_checkpoints, checkpoint_rate, time_limit, target_accuracy,
-                                 early_stop, log_every, slow, out, overwrite, json)
+                                 early_stop, log_every, slow, step_ms, trace_steps, out, overwrite, json)
 };
 
 /// Declares the flags on `command`; after parsing they are in `flags`.

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "trireme/base/error.h"
+#include "trireme/observe/step_trace.h"
 
 namespace trireme::observe {
 namespace {
@@ -102,6 +103,7 @@ std::vector<fs::path> RunFolder::run_files() const {
   for (const fs::path& file : {metrics(), model(), result(), config()}) {
     if (std::error_code error; fs::exists(fs::symlink_status(file, error))) files.push_back(file);
   }
+  collect(path_, files, is_step_trace);
   collect(tensorboard(), files, [](const std::string& name) { return name.starts_with("events.out.tfevents."); });
   collect(logs(), files, [](const std::string& name) { return name.ends_with(".log"); });
   std::vector<fs::path> steps;

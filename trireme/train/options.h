@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -54,12 +55,14 @@ struct TrainOptions {
   int threads = 0;      ///< of LibTorch; 0 = (cores - 1) / lanes: by lanes, so that results do not depend on
                         ///< workers; one core is left to servers and the network
   Step log_every = 10;  ///< steps per row of metrics
-  bool evaluate_each_epoch = true;  ///< else only at the end
-  double slowdown = 1;              ///< experiments: this worker takes so many times as long for its gradients
+  bool evaluate_each_epoch = true;          ///< else only at the end
+  double slowdown = 1;                      ///< experiments: this worker takes so many times as long for its gradients
+  std::chrono::milliseconds least_step{0};  ///< experiments: no step takes less
 
   CheckpointOptions checkpoint;  ///< in the run folder; a run that is started there again goes on from the newest
 
-  bool timeline = false;  ///< each worker writes what it did when into the run folder
+  bool timeline = false;     ///< each worker writes what it did when into the run folder
+  bool trace_steps = false;  ///< and which step it began and ended when, so that its death loses nothing of that
 
   std::vector<std::shared_ptr<Callback>> callbacks;  ///< besides the usual files; run on the chief
 };

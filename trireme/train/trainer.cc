@@ -1,5 +1,7 @@
 #include "trireme/train/trainer.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <thread>
 
@@ -7,6 +9,7 @@
 #include "trireme/base/hash.h"
 #include "trireme/base/log.h"
 #include "trireme/base/threads.h"
+#include "trireme/observe/step_trace.h"
 #include "trireme/observe/timeline.h"
 #include "trireme/train/lane_computer.h"
 #include "trireme/train/make_strategy.h"
@@ -82,6 +85,7 @@ class Trainer::Run final : public TrainControl {
     if (job_.folder() && checkpoint_every_ > 0) {
       checkpoints_.emplace(job_.folder()->checkpoints(), options_.checkpoint);
     }
+    if (job_.folder() && options_.trace_steps) trace_.emplace(job_.folder()->path(), job_.slot(), ::getpid());
     job_.membership().set_plan(plan_);
   }
 
@@ -174,6 +178,7 @@ class Trainer::Run final : public TrainControl {
     const Step step = work.step;
     const double lr = options_.lr * lr_(step);
     const auto samples = static_cast<double>(work.samples());
+    trace(observe::StepEvent::Kind::kBegin, work);
     strategy_->begin({.step = plan_.leased ? clock_ : step,
                       .lanes = work.lanes,
                       .samples = samples,
@@ -185,6 +190,7 @@ class Trainer::Run final : public TrainControl {
     slow_down(Deadline::Clock::now() - begin);
     const auto computed = Deadline::Clock::now();
     const Commit commit = strategy_->finish();
+    trace(observe::StepEvent::Kind::kCommit, work);
     if (timeline_) {
       timeline_->add({"compute", "forward and backward", begin, computed});
       timeline_->add({"compute", "wait and update", computed, Deadline::Clock::now()});
@@ -203,6 +209,13 @@ class Trainer::Run final : public TrainControl {
     notice_epoch(plan_.leased ? step : step + 1);
     if (checkpoint_every_ > 0 && clock_ % checkpoint_every_ == 0 && clock_ < plan_.steps) save();
     return commit;
+  }
+
+  void trace(observe::StepEvent::Kind kind, const StepWork& work) {
+    if (!trace_) return;
+    observe::StepEvent event{.kind = kind, .step = work.step, .view = job_.view().view, .lanes = work.lanes};
+    if (plan_.leased) event.unit = work.step * plan_.lanes + work.lanes.first;
+    trace_->add(event);
   }
 
   /// This worker's part of a checkpoint of this moment. The last one is waited for.
@@ -273,9 +286,10 @@ class Trainer::Run final : public TrainControl {
     timeline_->write(job_.folder()->path() / fmt::format("timeline-{}.json", job_.slot()));
   }
 
-  /// For experiments with stragglers: makes the step take `slowdown` times as long.
+  /// For experiments: makes the step take `slowdown` times as long, and `least_step` at least.
   void slow_down(Deadline::Clock::duration took) const {
     if (options_.slowdown > 1) std::this_thread::sleep_for(took * (options_.slowdown - 1));
+    if (took < options_.least_step) std::this_thread::sleep_for(options_.least_step - took);
   }
 
   /// Evaluates when the first step of a new epoch is near (bsp) or seen (leases come in any order).
@@ -379,6 +393,7 @@ class Trainer::Run final : public TrainControl {
   const cluster::Plan plan_;
   Schedule lr_;
   std::shared_ptr<const data::Dataset> train_;
+  std::optional<observe::StepTrace> trace_;
   std::shared_ptr<observe::Timeline> timeline_;  // also the communicator's, which lives longer
   std::unique_ptr<Strategy> strategy_;
   std::optional<FailureWatch> failure_watch_;

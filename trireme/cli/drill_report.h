@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "trireme/cli/bench_report.h"
+#include "trireme/cli/drill_analysis.h"
+
+namespace trireme::cli {
+
+/// All that a drill found.
+struct DrillReport {
+  std::vector<Recovery> recoveries;
+  std::uint64_t planned = 0;  ///< faults; 0: as many as there was time for
+  WorkAudit audit;
+  Pace pace;
+  std::optional<Pace> reference;
+  std::string not_compared;       ///< why the parameters need not be those of the undisturbed run
+  std::string parameters_sha256;  ///< empty: the run did not get so far
+  std::string reference_sha256;   ///< empty: there is nothing to compare with
+  std::string failure;            ///< why the disturbed run failed; empty: it did not
+  std::vector<Growth> growth;     ///< of a soak
+  std::string folder;
+
+  /// Useful steps per step that an undisturbed run makes in the same time; NaN without a reference.
+  double goodput() const;
+};
+
+/// What is wrong, one sentence each; nothing: the drill is passed.
+std::vector<std::string> problems_of(const DrillReport& report);
+
+/// By role and fault: how often, recovery median and worst, steps redone. One row of `bench recover`.
+std::vector<Json> summarise(std::span<const Recovery> recoveries);
+
+Json to_object(const DrillReport& report);
+
+/// Tables and a verdict, with a line end after each line.
+std::string to_text(const DrillReport& report);
+
+}  // namespace trireme::cli
