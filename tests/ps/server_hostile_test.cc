@@ -10,7 +10,10 @@ namespace {
 
 const std::string kSecret = "the secret of these tests";
 
-OpenRequest good_open() { return {.tables = {{"t", 10'000}}, .max_chunk_bytes = 16u << 10}; }
+OpenRequest good_open() {
+  const cluster::ViewInfo view = cluster::first_view(1, {net::Address{}});
+  return {.job = {.tables = {{"t", 10'000}}, .max_chunk_bytes = 16u << 10}, .view = view, .server = view.servers[0].id};
+}
 
 struct HostileTest : ::testing::TestWithParam<net::Transport> {
   Server server{{.service = {.door = {.name = "server", .secret = kSecret}}}};
@@ -25,14 +28,17 @@ struct HostileTest : ::testing::TestWithParam<net::Transport> {
 
   template <typename Reply, typename Ask>
   Reply ask(std::uint16_t kind, const Ask& body) {
-    return connection->call<Reply>(kind, 0, body, Deadline::in(10s), "something");
+    return connection->call<Reply>(kind, view, body, Deadline::in(10s), "something");
   }
 
   void open() { ask<OpenReply>(kOpen, good_open()); }
 
+  View view = 1;
+
   ExchangeReply exchange(const ExchangeRequest& request, std::size_t payload_bytes, std::uint16_t kind = kExchange) {
     const std::vector<std::byte> payload(payload_bytes);
-    const auto pending = connection->send({.kind = kind, .body = net::encode_body(request), .payload = {payload}});
+    const auto pending =
+        connection->send({.kind = kind, .view = view, .body = net::encode_body(request), .payload = {payload}});
     return net::decode_body<ExchangeReply>(connection->wait(pending, Deadline::in(10s), "it").body_bytes());
   }
 
@@ -48,7 +54,7 @@ TEST_P(HostileTest, NothingBeforeTheTablesAreOpen) {
   EXPECT_FAILS(exchange(push_of({0}), 0), InvalidArgument, "no tables yet");
   EXPECT_FAILS(ask<Done>(kLeave, LeaveRequest{0}), InvalidArgument, "no tables yet");
   EXPECT_FAILS(ask<Done>(99, Nothing{}), InvalidArgument, "kind 99");
-  EXPECT_FAILS(ask<Done>(kOpen, Nothing{}), Corrupt, "tables");
+  EXPECT_FAILS(ask<Done>(kOpen, Nothing{}), Corrupt, "job");
 }
 
 TEST_P(HostileTest, TablesThatCannotBe) {
@@ -57,18 +63,24 @@ TEST_P(HostileTest, TablesThatCannotBe) {
     change(request);
     EXPECT_THROW(ask<OpenReply>(kOpen, request), InvalidArgument) << nlohmann::json(request).dump();
   };
-  refused([](OpenRequest& r) { r.tables.clear(); });
-  refused([](OpenRequest& r) { r.tables[0].elements = 0; });
-  refused([](OpenRequest& r) { r.tables[0].elements = ~std::uint64_t{0}; });
-  refused([](OpenRequest& r) { r.tables[0].elements = std::uint64_t{1} << 40; });
-  refused([](OpenRequest& r) { r.max_chunk_bytes = 0; });
-  refused([](OpenRequest& r) { r.servers = 0; });
+  refused([](OpenRequest& r) { r.job.tables.clear(); });
+  refused([](OpenRequest& r) { r.job.tables[0].elements = 0; });
+  refused([](OpenRequest& r) { r.job.tables[0].elements = ~std::uint64_t{0}; });
+  refused([](OpenRequest& r) { r.job.tables[0].elements = std::uint64_t{1} << 40; });
+  refused([](OpenRequest& r) { r.job.max_chunk_bytes = 0; });
+  refused([](OpenRequest& r) { r.job.shards = 0; });
   refused([](OpenRequest& r) { r.server = 1; });
-  refused([](OpenRequest& r) { r.workers = 0xffffffff; });
-  refused([](OpenRequest& r) { r.lanes = 0; });
-  refused([](OpenRequest& r) { r.update.beta1 = 2; });
-  refused([](OpenRequest& r) { r.consistency.backups = 5; });
-  refused([](OpenRequest& r) { r.consistency.mode = static_cast<Consistency::Mode>(9); });
+  refused([](OpenRequest& r) { r.job.shards = 0xffffffff; });
+  refused([](OpenRequest& r) { r.job.lanes = 0; });
+  refused([](OpenRequest& r) { r.job.update.beta1 = 2; });
+  refused([](OpenRequest& r) { r.job.consistency.backups = 5; });
+  refused([](OpenRequest& r) { r.job.consistency.mode = static_cast<Consistency::Mode>(9); });
+  refused([](OpenRequest& r) { r.view.workers.clear(); });
+  refused([](OpenRequest& r) { r.view.servers.clear(); });
+  refused([](OpenRequest& r) { r.view.shards.clear(); });
+  refused([](OpenRequest& r) { r.view.shards[0].primary = 99; });
+  refused([](OpenRequest& r) { r.view.shards[0].backup = r.view.shards[0].primary; });
+  refused([](OpenRequest& r) { r.view.view = 2; });
   open();
 }
 
@@ -89,7 +101,7 @@ TEST_P(HostileTest, ChunksAndSizesThatDoNotExist) {
 
 TEST_P(HostileTest, WorkersLanesAndNumbersThatCannotBe) {
   open();
-  const Layout layout(good_open().tables, 1, {.max_chunk_bytes = 16u << 10});
+  const Layout layout(good_open().job.tables, 1, {.max_chunk_bytes = 16u << 10});
   const std::size_t bytes = layout.chunks()[0].place.count * sizeof(float);
   const auto refused = [&](const auto& change) {
     ExchangeRequest request = push_of({0});

@@ -248,6 +248,7 @@ class Master::Impl final : public net::RequestHandler {
         view_.servers.push_back(member.info);
       }
     }
+    place_shards();
     broken_ = false;
     state_ = JobState::kRunning;
     reason_ = fmt::format("view {}: {} workers and {} servers ({})", view_.view, view_.workers.size(),
@@ -258,6 +259,17 @@ class Master::Impl final : public net::RequestHandler {
     }
     std::erase_if(members_, [](const auto& entry) { return !entry.second.alive(); });
     decision_ = {};
+  }
+
+  /// Where the parameters live in the view that is being formed.
+  void place_shards() {
+    std::vector<AssignableServer> live;
+    for (const MemberInfo& server : view_.servers) live.push_back({.id = server.id});
+    if (live.empty()) return;
+    const auto shards = kShardsPerServer * static_cast<std::uint32_t>(live.size());
+    Assignment assignment = assign_shards(view_.shards, live, shards, options_.shape.replicas);
+    log_info("places the parameters", {{"view", view_.view}, {"reason", assignment.reason}});
+    view_.shards = std::move(assignment.shards);
   }
 
   static void answer(Member& member, const JoinReply& reply) {
@@ -283,7 +295,10 @@ class Master::Impl final : public net::RequestHandler {
       reply.regroup = broken_ ? Regroup::kNow : Regroup::kAfterStep;
       reply.reason = broken_ ? last_loss_ : decision_.reason;
     }
-    if (member->state.role == Role::kServer) board_.set_clocks(beat.clocks);
+    if (member->state.role == Role::kServer) {
+      board_.set_clocks(beat.clocks);
+      apply_reports(view_.shards, beat.member, beat.shards);
+    }
     if (member->state.role != Role::kWorker || !plan_) return reply;
     board_.add(member->state.slot, beat.work, Clock::now());
     if (beat.last) board_.close_row(Clock::now());

@@ -143,6 +143,7 @@ void Membership::send_heartbeat(bool last) {
     unreported_ = {.clock = unreported_.clock, .lr = unreported_.lr};
   }
   if (events_.clocks) heartbeat.clocks = events_.clocks();
+  if (events_.shards) heartbeat.shards = events_.shards();
   const auto reply = connection_->call<HeartbeatReply>(kHeartbeat, view().view, heartbeat,
                                                        Deadline::in(options_.master_silent_after), "a heartbeat");
   for (const MetricsRow& row : reply.rows) {

@@ -159,6 +159,7 @@ class Trainer::Run final : public TrainControl {
     const double lr = options_.lr * lr_(step);
     const auto samples = static_cast<double>(work.samples());
     strategy_->begin({.step = plan_.leased ? clock_ : step,
+                      .unit = step * plan_.lanes + work.lanes.first,
                       .lanes = work.lanes,
                       .samples = samples,
                       .lr = lr,
