@@ -137,5 +137,91 @@ TEST_P(HostileTest, SharedMemoryThatIsNotThereOrTooSmall) {
   EXPECT_FAILS(exchange(request, 0), Corrupt, "0 offsets");
 }
 
+// ---- What only a primary sends.
+
+struct HostileReplicaTest : HostileTest {
+  HostileReplicaTest() {
+    OpenRequest request = good_open();  // a second server is the primary of all, we back it up
+    request.view.servers.push_back({.id = kPrimary, .slot = 1, .pid = 0, .address = {}, .since = 1});
+    for (cluster::ShardPlace& place : request.view.shards) place = {kPrimary, request.server, true};
+    ask<OpenReply>(kOpen, request);
+    const Layout layout(request.job.tables, request.job.shards, {.max_chunk_bytes = request.job.max_chunk_bytes});
+    floats = layout.chunks()[0].place.count;
+  }
+
+  template <typename Body>
+  void send(std::uint16_t kind, const Body& body, std::size_t bytes) {
+    const std::vector<std::byte> payload(bytes);
+    const auto pending =
+        connection->send({.kind = kind, .view = view, .body = net::encode_body(body), .payload = {payload}});
+    connection->wait(pending, Deadline::in(10s), "it");
+  }
+
+  static ReplicateRequest update_of(std::uint32_t chunk, Step version = 1) {
+    return {.from = kPrimary,
+            .updates = {{.chunk = chunk, .version = version, .updates = version, .lr = 0.1, .scale = 1}}};
+  }
+
+  static constexpr MemberId kPrimary = 50;
+  std::size_t floats = 0;
+};
+
+INSTANTIATE_TEST_SUITE_P(Over, HostileReplicaTest, ::testing::Values(net::Transport::kShm, net::Transport::kTcp),
+                         [](const auto& test) { return to_string(test.param); });
+
+TEST_P(HostileReplicaTest, UpdatesThatCannotBe) {
+  const std::size_t bytes = floats * sizeof(float);
+  EXPECT_FAILS(send(kReplicate, update_of(99), bytes), InvalidArgument, "no chunk 99");
+  EXPECT_FAILS(send(kReplicate, update_of(0), 0), Corrupt, "bring 0");
+  EXPECT_FAILS(send(kReplicate, update_of(0), bytes + 4), Corrupt, "updates for");
+  send(kReplicate, update_of(0, 1), bytes);
+  EXPECT_FAILS(send(kReplicate, update_of(0, 1), bytes), Corrupt, "does not follow");
+  EXPECT_FAILS(send(kReplicate, update_of(0, 9), bytes), Corrupt, "does not follow");
+  EXPECT_FAILS(send(kReplicate, update_of(0, 2), bytes + 3), Corrupt, "no floats");
+  ReplicateRequest request = update_of(0, 2);
+  request.from = 51;
+  EXPECT_FAILS(send(kReplicate, request, bytes), InvalidArgument, "does not back up chunk 0 for member 51");
+  request = update_of(0, 2);
+  request.updates[0].lr = std::nan("");
+  EXPECT_FAILS(send(kReplicate, request, bytes), InvalidArgument, "learning rate");
+  EXPECT_FAILS(send(kReplicate, Nothing{}, bytes), Corrupt, "from");
+  view = 2;
+  EXPECT_FAILS(send(kReplicate, update_of(0, 2), bytes), StaleView, "view 2");
+  view = 1;
+  EXPECT_FAILS(exchange(push_of({0}), bytes), InvalidArgument, "not the primary of chunk 0");
+  send(kReplicate, update_of(0, 2), bytes);
+}
+
+TEST_P(HostileReplicaTest, ChunksThatCannotBe) {
+  const std::size_t bytes = floats * sizeof(float);  // plain SGD: no state
+  const InstallRequest good{.from = kPrimary, .header = {.chunk = 0, .assigned = true, .version = 5, .updates = 5}};
+  const auto refused = [&](const auto& change, std::size_t size) {
+    InstallRequest request = good;
+    change(request);
+    EXPECT_THROW(send(kInstall, request, size), Error);
+  };
+  refused([](InstallRequest&) {}, 0);
+  refused([](InstallRequest&) {}, bytes - 4);
+  refused([](InstallRequest&) {}, bytes + 4);
+  refused([](InstallRequest&) {}, bytes + 1);
+  refused([](InstallRequest& r) { r.header.chunk = 0xffffffff; }, bytes);
+  refused([](InstallRequest& r) { r.from = 1; }, bytes);
+  refused([](InstallRequest& r) { r.header.units = {{5, 0}}; }, bytes);
+  refused([](InstallRequest& r) { r.header.units = {{5, 2}, {6, 1}}; }, bytes);
+  EXPECT_FAILS(send(kRestore, good.header, bytes), InvalidArgument, "not the primary");
+  send(kInstall, good, bytes);
+  send(kReplicate, update_of(0, 6), bytes);
+  const auto known = ask<SyncReply>(kSync, SyncRequest{kPrimary});
+  EXPECT_EQ(known.chunks.size(), known.histories.size());
+  EXPECT_FALSE(known.chunks.empty());
+  EXPECT_TRUE(ask<SyncReply>(kSync, SyncRequest{12345}).chunks.empty());
+  if (GetParam() == net::Transport::kShm) {
+    EXPECT_FAILS(ask<ChunkHeader>(kFetch, FetchRequest{0}), InvalidArgument, "over the network");
+  } else {
+    EXPECT_FAILS(ask<ChunkHeader>(kFetch, FetchRequest{77}), InvalidArgument, "no chunk 77");
+    EXPECT_EQ(ask<ChunkHeader>(kFetch, FetchRequest{0}).version, 6u);
+  }
+}
+
 }  // namespace
 }  // namespace trireme::ps

@@ -79,7 +79,8 @@ class Client {
     codec::Spec codec = {};  ///< how gradients travel; with error feedback if it says so
   };
 
-  /// Agrees with the servers on the tables and allocates memory for them. Once.
+  /// Agrees with the servers on the tables and allocates memory for them. Once: also if it throws PeerLost, Timeout or
+  /// StaleView; then `enter` a later view.
   void open(std::vector<TableSpec> tables, const TableOptions& options);
 
   /// Goes to another view: connects to its servers, which forget what this worker pushed before. The tables stay open,

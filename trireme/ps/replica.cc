@@ -263,11 +263,11 @@ void Replica::give_up(const std::exception& problem) {
   std::deque<Message> unsent;
   std::shared_ptr<net::Connection> connection;
   std::exception_ptr failure;
+  const bool stale = dynamic_cast<const StaleView*>(&problem) != nullptr;
   {
     const std::lock_guard lock(mutex_);
     if (failure_) return;
     failed_because_ = problem.what();
-    const bool stale = dynamic_cast<const StaleView*>(&problem) != nullptr;
     failure_ = stale ? std::make_exception_ptr(StaleView(failed_because_))
                      : std::make_exception_ptr(PeerLost(failed_because_));
     failure = failure_;
@@ -287,7 +287,7 @@ void Replica::give_up(const std::exception& problem) {
   if (connection) connection->close();
   for (const Waiting& waiting : refused) refuse(waiting.told, failure);
   for (const Waiting& waiting : released) waiting.told.waiter->chunk_done(waiting.told.reply);
-  log_warn("a backup gets no more updates", {{"backup", options_.backup.slot}, {"reason", failed_because_}});
+  if (!stale) log_warn("a backup gets no more updates", {{"backup", options_.backup.slot}, {"reason", problem.what()}});
 }
 
 void Replica::close(const std::string& reason) {

@@ -66,6 +66,7 @@ class Server::Impl final : public net::RequestHandler {
     for (const auto& replica : holdings->replicas()) {
       for (cluster::ShardReport& report : replica->reports()) status.replicas.push_back(std::move(report));
     }
+    for (cluster::ShardReport& report : holdings->empty_shards()) status.replicas.push_back(std::move(report));
     return status;
   }
 
@@ -296,16 +297,19 @@ class Server::Impl final : public net::RequestHandler {
     const auto request = net::decode_body<ReplicateRequest>(frame.body_bytes());
     if (options_.on_point) options_.on_point(CrashPoint::kReceived);
     std::span<const float> gradients = floats_of(frame);
+    const auto floats_for = [&](const ReplicaUpdate& update) {
+      return update.empty ? 0 : holdings->backup_of(update.chunk, request.from).parameters().size();
+    };
+    std::size_t expected = 0;
+    for (const ReplicaUpdate& update : request.updates) expected += floats_for(update);
+    if (expected != gradients.size()) {
+      fail<Corrupt>("updates for {} floats bring {}", expected, gradients.size());
+    }
     for (const ReplicaUpdate& update : request.updates) {
-      Chunk& chunk = holdings->backup_of(update.chunk, request.from);
-      const std::size_t count = update.empty ? 0 : chunk.parameters().size();
-      if (count > gradients.size()) {
-        fail<Corrupt>("updates bring {} floats too few", count - gradients.size());
-      }
-      chunk.replicate(update, gradients.first(count), frame.header.view);
+      const std::size_t count = floats_for(update);
+      holdings->backup_of(update.chunk, request.from).replicate(update, gradients.first(count), frame.header.view);
       gradients = gradients.subspan(count);
     }
-    if (!gradients.empty()) fail<Corrupt>("updates bring {} floats too many", gradients.size());
     if (options_.on_point) options_.on_point(CrashPoint::kRepeated);
     session->reply(frame.header, Done{});
   }

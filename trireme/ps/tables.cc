@@ -141,6 +141,16 @@ Chunk& Holdings::backup_of(std::uint32_t chunk, MemberId from) const {
   return shard->chunk(tables_->layout().chunks()[chunk].shard_index);
 }
 
+std::vector<cluster::ShardReport> Holdings::empty_shards() const {
+  std::vector<cluster::ShardReport> reports;
+  for (std::uint32_t number = tables_->layout().shards(); number < view_.shards.size(); ++number) {
+    const cluster::ShardPlace& place = view_.shards[number];
+    if (place.primary != self_ || place.backup == 0) continue;
+    reports.push_back({.shard = number, .backup = place.backup, .in_sync = true, .failure = ""});
+  }
+  return reports;
+}
+
 Chunk::Clocks Holdings::clocks() const {
   Chunk::Clocks clocks;
   for (const auto& shard : held_) {

@@ -62,6 +62,9 @@ class Holdings {
     for (const auto& replica : replicas_) replica->flush();
   }
 
+  /// Reports about the shards that these tables are too small for: their copies are in sync, there is nothing in them.
+  std::vector<cluster::ShardReport> empty_shards() const;
+
   /// The workers' clocks at one moment, and the largest spread any chunk has seen.
   Chunk::Clocks clocks() const;
 
