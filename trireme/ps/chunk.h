@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -55,18 +56,20 @@ struct Contribution {
   std::shared_ptr<ChunkWaiter> waiter;
 };
 
+/// Memory with a header's floats: parameters, then state.
+struct ChunkImage {
+  std::shared_ptr<std::byte> memory;
+  std::size_t bytes = 0;
+};
+
 /// What all chunks of a job have in common.
 struct ChunkPolicy {
   UpdateConfig update;
   Consistency consistency;
   Lane lanes = 1;
   std::shared_ptr<net::BufferPool> pool;  ///< for what goes to backups; may be null where there are none
-};
-
-/// Memory with a header's floats: parameters, then state.
-struct ChunkImage {
-  std::shared_ptr<std::byte> memory;
-  std::size_t bytes = 0;
+  Step snapshot_every = 0;                ///< bsp: `on_snapshot` gets every version that is a multiple of it; 0 = none
+  std::function<void(const ChunkHeader&, ChunkImage)> on_snapshot;  ///< of primaries; under the chunk's lock
 };
 
 /// A chunk of parameters with its optimizer state: the unit of locking and consistency. Thread-safe.

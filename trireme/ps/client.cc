@@ -117,7 +117,8 @@ void Client::open(std::vector<TableSpec> tables, const TableOptions& options) {
           .update = options.update,
           .consistency = options.consistency,
           .codec = options.codec,
-          .lanes = options_.lanes};
+          .lanes = options_.lanes,
+          .checkpoint_every = options.checkpoint_every};
   open_peers();
 }
 

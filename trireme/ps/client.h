@@ -76,7 +76,8 @@ class Client {
     UpdateConfig update;
     Consistency consistency;
     PlacementOptions placement;
-    codec::Spec codec = {};  ///< how gradients travel; with error feedback if it says so
+    codec::Spec codec = {};     ///< how gradients travel; with error feedback if it says so
+    Step checkpoint_every = 0;  ///< see JobTables
   };
 
   /// Agrees with the servers on the tables and allocates memory for them. Once: also if it throws PeerLost, Timeout or

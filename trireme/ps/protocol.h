@@ -49,7 +49,9 @@ struct JobTables {
   Consistency consistency;
   codec::Spec codec;  ///< how the gradient of each chunk is written
   Lane lanes = 1;
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(JobTables, tables, shards, max_chunk_bytes, update, consistency, codec, lanes)
+  Step checkpoint_every = 0;  ///< bsp: servers take a snapshot of every version that is a multiple of it; 0 = never
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(JobTables, tables, shards, max_chunk_bytes, update, consistency, codec, lanes,
+                                 checkpoint_every)
 };
 
 struct OpenRequest {

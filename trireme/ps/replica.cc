@@ -115,7 +115,9 @@ void Replica::link_shards(bool by_view, const SyncReply& there, const std::stop_
       for (;;) {  // let the acknowledgements keep up
         {
           const std::lock_guard lock(mutex_);
-          if (sent_.empty() || (!sent_.front().pending->done() && sent_bytes_ < kBuildWindow)) break;
+          if (sent_.empty()) break;
+          const auto& pending = sent_.front().pending;  // null: it could not be sent
+          if (pending && !pending->done() && sent_bytes_ < kBuildWindow) break;
         }
         acknowledge_front();
       }

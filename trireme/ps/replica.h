@@ -82,6 +82,12 @@ class Replica {
   void close(const std::string& reason);
   bool ended() const { return ended_.load(); }
 
+  /// Waits for the thread, after `close`. The last owner must not be somebody whom the thread answers: it would join
+  /// itself.
+  void join() {
+    if (thread_.joinable()) thread_.join();
+  }
+
   /// One for each of its shards.
   std::vector<cluster::ShardReport> reports() const;
 

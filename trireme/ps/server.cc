@@ -35,9 +35,8 @@ class Server::Impl final : public net::RequestHandler {
     for (const auto& shard : holdings_->shards()) {  // chunks and those who wait for them keep each other alive
       for (std::size_t i = 0; i < shard->size(); ++i) shard->chunk(i).enter(~View{0}, {}, nullptr);
     }
-    for (const auto& replica : holdings_->replicas()) replica->close("this server ends");
-    holdings_.reset();
-    retired_.clear();
+    for (const auto& replica : replicas_) replica->close("this server ends");
+    for (const auto& replica : replicas_) replica->join();
   }
 
   const net::Address& address() const { return service_->address(); }
@@ -151,7 +150,7 @@ class Server::Impl final : public net::RequestHandler {
   }
 
   void create_tables(const JobTables& job) {
-    auto tables = std::make_shared<Tables>(job, options_.service.pool);
+    auto tables = std::make_shared<Tables>(job, options_.service.pool, options_.on_snapshot);
     if (view_.load() != 0) tables->check_view(info_);
     tables_ = std::move(tables);
     if (view_.load() != 0) hold();
@@ -172,14 +171,16 @@ class Server::Impl final : public net::RequestHandler {
       const std::lock_guard lock(mutex_);
       holdings_ = now;
     }
-    std::erase_if(retired_, [](const auto& replica) { return replica->ended(); });
+    std::erase_if(replicas_, [](const auto& replica) { return replica->ended(); });
     if (before) {
       for (const auto& replica : before->replicas()) {
         replica->close(fmt::format("view {} has ended: send it again in view {}", before->view(), info_.view));
-        retired_.push_back(replica);  // its thread may still be in a connect
       }
     }
-    for (const auto& replica : now->replicas()) replica->start();
+    for (const auto& replica : now->replicas()) {
+      replicas_.push_back(replica);
+      replica->start();
+    }
     std::uint64_t bytes = 0;
     std::size_t primaries = 0;
     for (const auto& shard : now->shards()) {
@@ -326,7 +327,7 @@ class Server::Impl final : public net::RequestHandler {
   std::shared_ptr<const Tables> tables_;  // set once
   cluster::ViewInfo info_;
   MemberId self_ = 0;
-  std::vector<std::shared_ptr<Replica>> retired_;  // of former views
+  std::vector<std::shared_ptr<Replica>> replicas_;  // whose threads may run, of former views too: joined here
   mutable std::mutex mutex_;
   std::shared_ptr<const Holdings> holdings_;  // guarded by mutex_
   std::unique_ptr<net::Loop> peers_;          // for the replicas

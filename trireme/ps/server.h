@@ -8,6 +8,7 @@
 #include "trireme/ps/chunk.h"
 #include "trireme/ps/protocol.h"
 #include "trireme/ps/replica.h"
+#include "trireme/ps/snapshot.h"
 
 namespace trireme::ps {
 
@@ -17,7 +18,8 @@ struct ServerOptions {
   std::size_t compute_threads = 0;  ///< that update chunks of large requests; 0 = the thread that received the request
   net::Transport transport = net::Transport::kAuto;  ///< to other servers; shared memory is never used there
   std::chrono::milliseconds replica_timeout = 5s;    ///< for each answer of a backup; later it is given up
-  CrashHook on_point;                                ///< tests: called at each CrashPoint
+  SnapshotHook on_snapshot;  ///< bsp: its part of a checkpoint, see JobTables::checkpoint_every; on a thread of its own
+  CrashHook on_point;        ///< tests: called at each CrashPoint
 };
 
 /// What a server knows about its copies: for the master.

@@ -7,6 +7,7 @@
 #include "trireme/ps/protocol.h"
 #include "trireme/ps/replica.h"
 #include "trireme/ps/shard.h"
+#include "trireme/ps/snapshot.h"
 
 namespace trireme::ps {
 
@@ -14,7 +15,9 @@ namespace trireme::ps {
 class Tables {
  public:
   /// Throws InvalidArgument if they cannot be, or are more than a server can hold.
-  Tables(const JobTables& description, std::shared_ptr<net::BufferPool> pool);
+  /// With `on_snapshot`, and where the description asks for it, the primaries' chunks are given to it version by
+  /// version.
+  Tables(const JobTables& description, std::shared_ptr<net::BufferPool> pool, SnapshotHook on_snapshot = {});
 
   /// Throws InvalidArgument, naming the difference, if `other` describes another job.
   void check_same(const JobTables& other) const;
@@ -25,10 +28,12 @@ class Tables {
   const JobTables& description() const { return description_; }
   const Layout& layout() const { return layout_; }
   const ChunkPolicy& policy() const { return policy_; }
+  SnapshotCollector* snapshots() const { return snapshots_.get(); }  ///< null = none are taken
 
  private:
   JobTables description_;
   Layout layout_;
+  std::unique_ptr<SnapshotCollector> snapshots_;
   ChunkPolicy policy_;
 };
 
