@@ -403,15 +403,16 @@ class Leases {
  public:
   explicit Leases(std::uint64_t units) : book_(units, 3) {}
 
+  /// Nothing if others are at work on the last units: ask again, unless it is over.
   std::optional<std::uint64_t> next(MemberId member) {
-    for (;;) {
-      const std::lock_guard lock(mutex_);
-      if (book_.over()) return {};
-      auto& have = have_[member];
-      if (have.count == 0) have = book_.next(member);
-      if (have.count > 0) return have.first;
-      std::this_thread::yield();
-    }
+    const std::lock_guard lock(mutex_);
+    auto& have = have_[member];
+    if (have.count == 0) have = book_.next(member);
+    return have.count > 0 ? std::optional(have.first) : std::nullopt;
+  }
+  bool over() {
+    const std::lock_guard lock(mutex_);
+    return book_.over();
   }
   void finish(MemberId member) {
     const std::lock_guard lock(mutex_);
@@ -450,6 +451,10 @@ void work_async(Cluster& cluster, Leases& leases, MemberId member, const Consist
       client.pull();
       for (;;) {
         if (!unit) unit = leases.next(member);
+        if (!unit && !leases.over()) {
+          client.pull();  // throws if everybody is to come to the next view
+          continue;
+        }
         if (!unit) {
           client.leave();
           return cluster.remove_worker(member, /*tell_others=*/false);
