@@ -1,6 +1,7 @@
 #include "trireme/ps/chunk.h"
 
 #include <deque>
+#include <numeric>
 #include <optional>
 
 #include "trireme/base/error.h"
@@ -16,22 +17,38 @@ constexpr std::size_t kSize = 5000;  // more than one block of the update loop
 struct Answer final : ChunkWaiter {
   std::optional<ChunkReply> reply;
   int told = 0;
+  std::string refused;
   void chunk_done(const ChunkReply& given) override {
     reply = given;
     ++told;
   }
+  void chunk_refused(const std::exception& reason) override { refused = reason.what(); }
 };
 
-/// One chunk of plain SGD and the workers around it.
+/// What a test starts with: the policy of a chunk and the number of workers.
+struct Setting {
+  ChunkPolicy policy;
+  std::uint32_t workers;
+};
+
+/// One chunk of plain SGD and the workers around it: members 1, 2, ...; in view 1.
 struct Bench {
-  explicit Bench(ChunkPolicy given) : policy(std::move(given)), chunk(policy, parameters, &word) {}
+  explicit Bench(Setting given) : policy(std::move(given.policy)), chunk(policy, {}, parameters, &word) {
+    std::vector<MemberId> members(given.workers);
+    std::iota(members.begin(), members.end(), 1);
+    enter(members);
+  }
+
+  void enter(const std::vector<MemberId>& workers) { chunk.enter(++view, workers, nullptr); }
 
   std::shared_ptr<Answer> push(Rank worker, Step step, LaneRange lanes, std::vector<float> gradient, double samples = 1,
-                               bool stop = false) {
+                               bool stop = false, std::optional<std::uint64_t> unit = {}) {
     gradients.push_back(std::move(gradient));
     auto answer = std::make_shared<Answer>();
-    chunk.push({.worker = worker,
+    chunk.push({.view = view,
+                .worker = worker,
                 .step = step,
+                .unit = unit.value_or(100 * step + worker),
                 .lanes = lanes,
                 .samples = samples,
                 .lr = 1,
@@ -44,27 +61,35 @@ struct Bench {
 
   std::shared_ptr<Answer> pull(Rank worker, float* to) {
     auto answer = std::make_shared<Answer>();
-    chunk.pull({.worker = worker, .copy_to = to, .waiter = answer});
+    chunk.pull({.view = view, .worker = worker, .copy_to = to, .waiter = answer});
+    return answer;
+  }
+
+  std::shared_ptr<Answer> assign(const std::vector<float>& values) {
+    auto answer = std::make_shared<Answer>();
+    chunk.assign(values, view, answer);
     return answer;
   }
 
   ChunkPolicy policy;
+  View view = 0;
   std::deque<std::vector<float>> gradients;  // alive until the rounds are made
   std::vector<float> parameters = std::vector<float>(kSize, 0.0f);
   std::atomic<std::uint64_t> word{0};
   Chunk chunk;
 };
 
-ChunkPolicy bsp(std::uint32_t workers, Lane lanes, std::uint32_t backups = 0) {
-  return {.update = {}, .consistency = {.backups = backups}, .workers = workers, .lanes = lanes};
+Setting bsp(std::uint32_t workers, Lane lanes, std::uint32_t backups = 0) {
+  return {{.update = {}, .consistency = {.backups = backups}, .lanes = lanes, .pool = nullptr}, workers};
 }
 
-ChunkPolicy at_once(std::uint32_t workers, std::optional<Step> slack = {}, bool damp = false) {
+Setting at_once(std::uint32_t workers, std::optional<Step> slack = {}, bool damp = false) {
   const auto mode = slack ? Consistency::Mode::kSsp : Consistency::Mode::kAsp;
-  return {.update = {},
-          .consistency = {.mode = mode, .slack = slack.value_or(0), .damp_stale = damp},
-          .workers = workers,
-          .lanes = workers};
+  return {{.update = {},
+           .consistency = {.mode = mode, .slack = slack.value_or(0), .damp_stale = damp},
+           .lanes = workers,
+           .pool = nullptr},
+          workers};
 }
 
 std::vector<float> all(float value) { return std::vector<float>(kSize, value); }
@@ -207,13 +232,13 @@ TEST(Chunk, EarlyPullsWaitForTheInitialValues) {
   std::vector<float> copy(kSize);
   const auto early = bench.pull(1, copy.data());
   EXPECT_EQ(early->told, 0);
-  bench.chunk.assign(all(7));
+  bench.assign(all(7));
   EXPECT_EQ(early->told, 1);
   EXPECT_EQ(copy, all(7));
   EXPECT_EQ(bench.pull(0, copy.data())->told, 1);
   bench.push(0, 0, {0, 1}, all(1));
   bench.push(1, 0, {1, 1}, all(1));
-  bench.chunk.assign(all(100));  // too late
+  bench.assign(all(100));  // too late
   EXPECT_EQ(bench.parameters[0], 6.0f);
 }
 
@@ -259,6 +284,81 @@ TEST(Chunk, StaleGradientsCountLess) {
   EXPECT_EQ(bench.parameters[0], -4.0f);
   bench.push(1, 0, {1, 1}, all(1));  // computed before these four
   EXPECT_EQ(bench.parameters[0], -4.25f);
+}
+
+// ---- Views.
+
+TEST(Chunk, BspAStepIsPushedAgainInTheNextViewWithOtherLanes) {
+  std::vector<std::vector<float>> lanes;
+  for (Lane lane = 0; lane < 4; ++lane) lanes.push_back(noise(lane));
+  std::vector<float> left(kSize);
+  for (std::size_t i = 0; i < kSize; ++i) left[i] = lanes[0][i] + lanes[1][i];
+  Bench calm(bsp(4, 4));
+  for (Lane lane = 0; lane < 4; ++lane) calm.push(lane, 0, {lane, 1}, lanes[lane]);
+
+  Bench bench(bsp(4, 4));
+  const auto first = bench.push(0, 0, {0, 1}, lanes[0]);
+  const auto pull = bench.pull(1, nullptr);  // before the initial values
+  bench.push(3, 0, {3, 1}, lanes[3]);
+  bench.enter({1, 2, 4});  // member 3 has died
+  EXPECT_EQ(first->told, 0);
+  EXPECT_THAT(first->refused, ::testing::HasSubstr("view 1 has ended"));
+  EXPECT_THAT(pull->refused, ::testing::HasSubstr("view 1 has ended"));
+  bench.push(2, 0, {3, 1}, lanes[3]);
+  bench.push(0, 0, {0, 2}, left, 2);
+  EXPECT_EQ(bench.push(1, 0, {2, 1}, lanes[2])->told, 1);
+  EXPECT_EQ(bench.parameters, calm.parameters);
+  bench.enter({1, 2, 4});
+  const auto again = bench.push(1, 0, {2, 1}, lanes[2]);  // it did not know that the step was made
+  EXPECT_FALSE(again->reply->counted);
+  EXPECT_EQ(again->reply->version, 1u);
+  EXPECT_EQ(bench.parameters, calm.parameters);
+}
+
+TEST(Chunk, WhatBelongsToAnotherViewIsRefused) {
+  Bench bench(bsp(1, 1));
+  bench.enter({1});
+  const auto answer = std::make_shared<Answer>();
+  const std::vector<float> gradient = all(1);
+  for (const View view : {View{0}, View{1}, View{3}}) {
+    EXPECT_FAILS(
+        bench.chunk.push({.view = view, .lanes = {0, 1}, .samples = 1, .gradient = gradient.data(), .waiter = answer}),
+        StaleView, "view 2");
+    EXPECT_FAILS(bench.chunk.pull({.view = view, .waiter = answer}), StaleView, "view 2");
+    EXPECT_FAILS(bench.chunk.assign(gradient, view, answer), StaleView, "view 2");
+  }
+}
+
+TEST(Chunk, AUnitCountsOnceWhoeverPushesIt) {
+  Bench bench(at_once(2));
+  EXPECT_TRUE(bench.push(0, 0, {0, 1}, all(1), 1, false, 7)->reply->counted);
+  EXPECT_FALSE(bench.push(1, 0, {1, 1}, all(1), 1, false, 7)->reply->counted);
+  EXPECT_EQ(bench.parameters[0], -1.0f);
+  bench.enter({2, 3});
+  EXPECT_FALSE(bench.push(1, 0, {0, 1}, all(1), 1, false, 7)->reply->counted);
+  EXPECT_TRUE(bench.push(1, 1, {0, 1}, all(1), 1, false, 8)->reply->counted);
+  EXPECT_EQ(bench.parameters[0], -2.0f);
+}
+
+TEST(Chunk, SspANewWorkerStartsAtTheSlowestClock) {
+  Bench bench(at_once(2, 1));
+  std::uint64_t unit = 0;
+  const auto push = [&](Rank worker, Step step) { return bench.push(worker, step, {0, 1}, all(1), 1, false, unit++); };
+  for (Step step = 0; step < 5; ++step) {
+    push(0, step);
+    push(1, step);
+  }
+  const auto held = push(0, 5);
+  EXPECT_EQ(held->told, 1) << "one ahead";
+  EXPECT_EQ(push(0, 6)->told, 0) << "two ahead";
+  bench.enter({1, 9});  // member 2 has gone, and does not hold anybody back; 9 starts where 1 is
+  EXPECT_EQ(push(0, 7)->told, 1);
+  EXPECT_EQ(push(0, 8)->told, 0);
+  EXPECT_EQ(push(1, 0)->told, 1) << "whatever it counts from";
+  EXPECT_EQ(push(0, 9)->told, 0);
+  EXPECT_EQ(push(1, 1)->told, 1);
+  EXPECT_EQ(push(1, 2)->told, 1);
+  EXPECT_EQ(push(0, 10)->told, 1);
 }
 
 }  // namespace

@@ -27,7 +27,9 @@ struct Outcome {
 Outcome train(const codec::Spec& codec, net::Transport transport) {
   const Server server({.service = {.door = {.name = "server", .secret = kSecret}}});
   net::Loop loop("test");
-  Client client(loop, {.secret = kSecret, .servers = {server.address()}, .transport = transport, .timeout = 20s});
+  Client client(
+      loop,
+      {.view = cluster::first_view(1, {server.address()}), .secret = kSecret, .transport = transport, .timeout = 20s});
   client.open({{"weight", kValues}, {"bias", 3}},
               {.update = {.rule = Rule::kSgd}, .placement = {.max_chunk_bytes = 16u << 10}, .codec = codec});
   client.assign();
@@ -84,8 +86,9 @@ INSTANTIATE_TEST_SUITE_P(Each, PushCodec,
 TEST(PushCodec, WorkersMustAgreeOnIt) {
   const Server server({.service = {.door = {.name = "server", .secret = kSecret}}});
   net::Loop loop("test");
-  Client first(loop, {.worker = 0, .workers = 2, .lanes = 2, .secret = kSecret, .servers = {server.address()}});
-  Client second(loop, {.worker = 1, .workers = 2, .lanes = 2, .secret = kSecret, .servers = {server.address()}});
+  const cluster::ViewInfo view = cluster::first_view(2, {server.address()});
+  Client first(loop, {.member = 1, .view = view, .lanes = 2, .secret = kSecret});
+  Client second(loop, {.member = 2, .view = view, .lanes = 2, .secret = kSecret});
   first.open({{"weight", 100}}, {.codec = codec::parse_spec("int8")});
   EXPECT_THROW(second.open({{"weight", 100}}, {.codec = codec::parse_spec("fp16")}), InvalidArgument);
 }

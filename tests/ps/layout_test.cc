@@ -15,21 +15,21 @@ TEST(Layout, BothSidesHoldEveryFloatOnceAndAligned) {
     std::vector<bool> worker(layout.worker_floats(), false);
     std::vector<std::vector<bool>> server;
     std::vector<std::uint32_t> next_index(servers, 0);
-    for (Rank rank = 0; rank < servers; ++rank) server.emplace_back(layout.server_floats(rank), false);
+    for (Rank rank = 0; rank < servers; ++rank) server.emplace_back(layout.shard_floats(rank), false);
     for (const Layout::Chunk& chunk : layout.chunks()) {
       const ChunkPlace& place = chunk.place;
       EXPECT_EQ(chunk.worker_offset, layout.table_offset(place.table) + place.begin);
       EXPECT_EQ(chunk.worker_offset % kChunkAlignment, 0u);
-      EXPECT_EQ(chunk.server_offset % kChunkAlignment, 0u);
-      EXPECT_EQ(chunk.server_index, next_index[place.server]++);
+      EXPECT_EQ(chunk.shard_offset % kChunkAlignment, 0u);
+      EXPECT_EQ(chunk.shard_index, next_index[place.shard]++);
       for (std::uint64_t i = 0; i < place.count; ++i) {
         EXPECT_FALSE(worker.at(chunk.worker_offset + i));
-        EXPECT_FALSE(server[place.server].at(chunk.server_offset + i));
-        worker[chunk.worker_offset + i] = server[place.server][chunk.server_offset + i] = true;
+        EXPECT_FALSE(server[place.shard].at(chunk.shard_offset + i));
+        worker[chunk.worker_offset + i] = server[place.shard][chunk.shard_offset + i] = true;
       }
     }
     EXPECT_EQ(std::count(worker.begin(), worker.end(), true), 100'000 + 7 + 33'333);
-    for (Rank rank = 0; rank < servers; ++rank) EXPECT_EQ(layout.server_chunks(rank), next_index[rank]);
+    for (Rank rank = 0; rank < servers; ++rank) EXPECT_EQ(layout.shard_chunks(rank), next_index[rank]);
   }
 }
 

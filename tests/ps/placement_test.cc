@@ -27,7 +27,7 @@ std::uint64_t largest_chunk(const std::vector<ChunkPlace>& places) {
 }
 
 std::uint64_t imbalance(const std::vector<ChunkPlace>& places, std::uint32_t servers) {
-  const auto loads = server_loads(places, servers);
+  const auto loads = shard_loads(places, servers);
   const auto [least, most] = std::ranges::minmax_element(loads);
   return *most - *least;
 }
@@ -43,7 +43,7 @@ void expect_whole(const std::vector<ChunkPlace>& places, const std::vector<Table
       EXPECT_EQ(places[next].begin % kChunkAlignment, 0u);
       EXPECT_GT(places[next].count, 0u);
       EXPECT_LE(places[next].count * sizeof(float), max_chunk_bytes);
-      EXPECT_LT(places[next].server, servers);
+      EXPECT_LT(places[next].shard, servers);
       covered = places[next].end();
     }
     EXPECT_EQ(covered, tables[table].elements) << tables[table].name;
@@ -117,9 +117,9 @@ TEST(Placement, NeverWorseThanOneChunkHoweverSmallTheModel) {
 }
 
 TEST(Placement, ALargeTableIsSpreadOverAllServers) {
-  std::set<Rank> servers;
+  std::set<std::uint32_t> servers;
   for (const ChunkPlace& chunk : place(tables_of(kLeNet), 4)) {
-    if (chunk.table == 4) servers.insert(chunk.server);
+    if (chunk.table == 4) servers.insert(chunk.shard);
   }
   EXPECT_EQ(servers.size(), 4u);
 }
@@ -134,7 +134,7 @@ TEST(Placement, TheSmallestChunkAllowedIsOneCacheLine) {
 
 TEST(Placement, RefusesWhatCannotBe) {
   const auto tables = tables_of({100});
-  EXPECT_THAT([&] { place(tables, 0); }, ThrowsMessage<InvalidArgument>(HasSubstr("0 servers")));
+  EXPECT_THAT([&] { place(tables, 0); }, ThrowsMessage<InvalidArgument>(HasSubstr("0 shards")));
   EXPECT_THAT([&] { place({}, 1); }, ThrowsMessage<InvalidArgument>(HasSubstr("no table")));
   EXPECT_THAT([&] { place({{"fc1.bias", 0}}, 1); }, ThrowsMessage<InvalidArgument>(HasSubstr("'fc1.bias'")));
   EXPECT_THAT([&] { place(tables, 1, {.max_chunk_bytes = 63}); },

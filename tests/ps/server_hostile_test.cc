@@ -10,7 +10,10 @@ namespace {
 
 const std::string kSecret = "the secret of these tests";
 
-OpenRequest good_open() { return {.tables = {{"t", 10'000}}, .max_chunk_bytes = 16u << 10}; }
+OpenRequest good_open() {
+  const cluster::ViewInfo view = cluster::first_view(1, {net::Address{}});
+  return {.job = {.tables = {{"t", 10'000}}, .max_chunk_bytes = 16u << 10}, .view = view, .server = view.servers[0].id};
+}
 
 struct HostileTest : ::testing::TestWithParam<net::Transport> {
   Server server{{.service = {.door = {.name = "server", .secret = kSecret}}}};
@@ -25,14 +28,17 @@ struct HostileTest : ::testing::TestWithParam<net::Transport> {
 
   template <typename Reply, typename Ask>
   Reply ask(std::uint16_t kind, const Ask& body) {
-    return connection->call<Reply>(kind, 0, body, Deadline::in(10s), "something");
+    return connection->call<Reply>(kind, view, body, Deadline::in(10s), "something");
   }
 
   void open() { ask<OpenReply>(kOpen, good_open()); }
 
+  View view = 1;
+
   ExchangeReply exchange(const ExchangeRequest& request, std::size_t payload_bytes, std::uint16_t kind = kExchange) {
     const std::vector<std::byte> payload(payload_bytes);
-    const auto pending = connection->send({.kind = kind, .body = net::encode_body(request), .payload = {payload}});
+    const auto pending =
+        connection->send({.kind = kind, .view = view, .body = net::encode_body(request), .payload = {payload}});
     return net::decode_body<ExchangeReply>(connection->wait(pending, Deadline::in(10s), "it").body_bytes());
   }
 
@@ -48,7 +54,7 @@ TEST_P(HostileTest, NothingBeforeTheTablesAreOpen) {
   EXPECT_FAILS(exchange(push_of({0}), 0), InvalidArgument, "no tables yet");
   EXPECT_FAILS(ask<Done>(kLeave, LeaveRequest{0}), InvalidArgument, "no tables yet");
   EXPECT_FAILS(ask<Done>(99, Nothing{}), InvalidArgument, "kind 99");
-  EXPECT_FAILS(ask<Done>(kOpen, Nothing{}), Corrupt, "tables");
+  EXPECT_FAILS(ask<Done>(kOpen, Nothing{}), Corrupt, "job");
 }
 
 TEST_P(HostileTest, TablesThatCannotBe) {
@@ -57,18 +63,24 @@ TEST_P(HostileTest, TablesThatCannotBe) {
     change(request);
     EXPECT_THROW(ask<OpenReply>(kOpen, request), InvalidArgument) << nlohmann::json(request).dump();
   };
-  refused([](OpenRequest& r) { r.tables.clear(); });
-  refused([](OpenRequest& r) { r.tables[0].elements = 0; });
-  refused([](OpenRequest& r) { r.tables[0].elements = ~std::uint64_t{0}; });
-  refused([](OpenRequest& r) { r.tables[0].elements = std::uint64_t{1} << 40; });
-  refused([](OpenRequest& r) { r.max_chunk_bytes = 0; });
-  refused([](OpenRequest& r) { r.servers = 0; });
+  refused([](OpenRequest& r) { r.job.tables.clear(); });
+  refused([](OpenRequest& r) { r.job.tables[0].elements = 0; });
+  refused([](OpenRequest& r) { r.job.tables[0].elements = ~std::uint64_t{0}; });
+  refused([](OpenRequest& r) { r.job.tables[0].elements = std::uint64_t{1} << 40; });
+  refused([](OpenRequest& r) { r.job.max_chunk_bytes = 0; });
+  refused([](OpenRequest& r) { r.job.shards = 0; });
   refused([](OpenRequest& r) { r.server = 1; });
-  refused([](OpenRequest& r) { r.workers = 0xffffffff; });
-  refused([](OpenRequest& r) { r.lanes = 0; });
-  refused([](OpenRequest& r) { r.update.beta1 = 2; });
-  refused([](OpenRequest& r) { r.consistency.backups = 5; });
-  refused([](OpenRequest& r) { r.consistency.mode = static_cast<Consistency::Mode>(9); });
+  refused([](OpenRequest& r) { r.job.shards = 0xffffffff; });
+  refused([](OpenRequest& r) { r.job.lanes = 0; });
+  refused([](OpenRequest& r) { r.job.update.beta1 = 2; });
+  refused([](OpenRequest& r) { r.job.consistency.backups = 5; });
+  refused([](OpenRequest& r) { r.job.consistency.mode = static_cast<Consistency::Mode>(9); });
+  refused([](OpenRequest& r) { r.view.workers.clear(); });
+  refused([](OpenRequest& r) { r.view.servers.clear(); });
+  refused([](OpenRequest& r) { r.view.shards.clear(); });
+  refused([](OpenRequest& r) { r.view.shards[0].primary = 99; });
+  refused([](OpenRequest& r) { r.view.shards[0].backup = r.view.shards[0].primary; });
+  refused([](OpenRequest& r) { r.view.view = 2; });
   open();
 }
 
@@ -89,7 +101,7 @@ TEST_P(HostileTest, ChunksAndSizesThatDoNotExist) {
 
 TEST_P(HostileTest, WorkersLanesAndNumbersThatCannotBe) {
   open();
-  const Layout layout(good_open().tables, 1, {.max_chunk_bytes = 16u << 10});
+  const Layout layout(good_open().job.tables, 1, {.max_chunk_bytes = 16u << 10});
   const std::size_t bytes = layout.chunks()[0].place.count * sizeof(float);
   const auto refused = [&](const auto& change) {
     ExchangeRequest request = push_of({0});
@@ -123,6 +135,92 @@ TEST_P(HostileTest, SharedMemoryThatIsNotThereOrTooSmall) {
   }
   request.offsets = {};
   EXPECT_FAILS(exchange(request, 0), Corrupt, "0 offsets");
+}
+
+// ---- What only a primary sends.
+
+struct HostileReplicaTest : HostileTest {
+  HostileReplicaTest() {
+    OpenRequest request = good_open();  // a second server is the primary of all, we back it up
+    request.view.servers.push_back({.id = kPrimary, .slot = 1, .pid = 0, .address = {}, .since = 1});
+    for (cluster::ShardPlace& place : request.view.shards) place = {kPrimary, request.server, true};
+    ask<OpenReply>(kOpen, request);
+    const Layout layout(request.job.tables, request.job.shards, {.max_chunk_bytes = request.job.max_chunk_bytes});
+    floats = layout.chunks()[0].place.count;
+  }
+
+  template <typename Body>
+  void send(std::uint16_t kind, const Body& body, std::size_t bytes) {
+    const std::vector<std::byte> payload(bytes);
+    const auto pending =
+        connection->send({.kind = kind, .view = view, .body = net::encode_body(body), .payload = {payload}});
+    connection->wait(pending, Deadline::in(10s), "it");
+  }
+
+  static ReplicateRequest update_of(std::uint32_t chunk, Step version = 1) {
+    return {.from = kPrimary,
+            .updates = {{.chunk = chunk, .version = version, .updates = version, .lr = 0.1, .scale = 1}}};
+  }
+
+  static constexpr MemberId kPrimary = 50;
+  std::size_t floats = 0;
+};
+
+INSTANTIATE_TEST_SUITE_P(Over, HostileReplicaTest, ::testing::Values(net::Transport::kShm, net::Transport::kTcp),
+                         [](const auto& test) { return to_string(test.param); });
+
+TEST_P(HostileReplicaTest, UpdatesThatCannotBe) {
+  const std::size_t bytes = floats * sizeof(float);
+  EXPECT_FAILS(send(kReplicate, update_of(99), bytes), InvalidArgument, "no chunk 99");
+  EXPECT_FAILS(send(kReplicate, update_of(0), 0), Corrupt, "bring 0");
+  EXPECT_FAILS(send(kReplicate, update_of(0), bytes + 4), Corrupt, "updates for");
+  send(kReplicate, update_of(0, 1), bytes);
+  EXPECT_FAILS(send(kReplicate, update_of(0, 1), bytes), Corrupt, "does not follow");
+  EXPECT_FAILS(send(kReplicate, update_of(0, 9), bytes), Corrupt, "does not follow");
+  EXPECT_FAILS(send(kReplicate, update_of(0, 2), bytes + 3), Corrupt, "no floats");
+  ReplicateRequest request = update_of(0, 2);
+  request.from = 51;
+  EXPECT_FAILS(send(kReplicate, request, bytes), InvalidArgument, "does not back up chunk 0 for member 51");
+  request = update_of(0, 2);
+  request.updates[0].lr = std::nan("");
+  EXPECT_FAILS(send(kReplicate, request, bytes), InvalidArgument, "learning rate");
+  EXPECT_FAILS(send(kReplicate, Nothing{}, bytes), Corrupt, "from");
+  view = 2;
+  EXPECT_FAILS(send(kReplicate, update_of(0, 2), bytes), StaleView, "view 2");
+  view = 1;
+  EXPECT_FAILS(exchange(push_of({0}), bytes), InvalidArgument, "not the primary of chunk 0");
+  send(kReplicate, update_of(0, 2), bytes);
+}
+
+TEST_P(HostileReplicaTest, ChunksThatCannotBe) {
+  const std::size_t bytes = floats * sizeof(float);  // plain SGD: no state
+  const InstallRequest good{.from = kPrimary, .header = {.chunk = 0, .assigned = true, .version = 5, .updates = 5}};
+  const auto refused = [&](const auto& change, std::size_t size) {
+    InstallRequest request = good;
+    change(request);
+    EXPECT_THROW(send(kInstall, request, size), Error);
+  };
+  refused([](InstallRequest&) {}, 0);
+  refused([](InstallRequest&) {}, bytes - 4);
+  refused([](InstallRequest&) {}, bytes + 4);
+  refused([](InstallRequest&) {}, bytes + 1);
+  refused([](InstallRequest& r) { r.header.chunk = 0xffffffff; }, bytes);
+  refused([](InstallRequest& r) { r.from = 1; }, bytes);
+  refused([](InstallRequest& r) { r.header.units = {{5, 0}}; }, bytes);
+  refused([](InstallRequest& r) { r.header.units = {{5, 2}, {6, 1}}; }, bytes);
+  EXPECT_FAILS(send(kRestore, good.header, bytes), InvalidArgument, "not the primary");
+  send(kInstall, good, bytes);
+  send(kReplicate, update_of(0, 6), bytes);
+  const auto known = ask<SyncReply>(kSync, SyncRequest{kPrimary});
+  EXPECT_EQ(known.chunks.size(), known.histories.size());
+  EXPECT_FALSE(known.chunks.empty());
+  EXPECT_TRUE(ask<SyncReply>(kSync, SyncRequest{12345}).chunks.empty());
+  if (GetParam() == net::Transport::kShm) {
+    EXPECT_FAILS(ask<ChunkHeader>(kFetch, FetchRequest{0}), InvalidArgument, "over the network");
+  } else {
+    EXPECT_FAILS(ask<ChunkHeader>(kFetch, FetchRequest{77}), InvalidArgument, "no chunk 77");
+    EXPECT_EQ(ask<ChunkHeader>(kFetch, FetchRequest{0}).version, 6u);
+  }
 }
 
 }  // namespace

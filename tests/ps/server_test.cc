@@ -33,14 +33,14 @@ struct Job {
   }
 
   ClientOptions client_options(Rank worker, net::Transport transport) const {
-    ClientOptions options{.worker = worker,
-                          .workers = workers,
-                          .lanes = workers,
-                          .secret = kSecret,
-                          .transport = transport,
-                          .timeout = 20s};
-    for (const auto& server : servers) options.servers.push_back(server->address());
-    return options;
+    std::vector<net::Address> addresses;
+    for (const auto& server : servers) addresses.push_back(server->address());
+    return {.member = worker + 1,
+            .view = cluster::first_view(workers, addresses),
+            .lanes = workers,
+            .secret = kSecret,
+            .transport = transport,
+            .timeout = 20s};
   }
 
   std::uint32_t workers;
@@ -59,7 +59,8 @@ void fill_gradient(std::span<float> gradient, Rank worker, Step step) {
 std::vector<float> work(net::Loop& loop, const ClientOptions& options, Step steps) {
   Client client(loop, options);
   client.open(kTables, kAdam);
-  if (options.worker == 0) {
+  const auto worker = static_cast<Rank>(options.member - 1);
+  if (worker == 0) {
     for (std::uint32_t table = 0; table < kTables.size(); ++table) {
       const auto values = client.parameters(table);
       for (std::size_t i = 0; i < values.size(); ++i) values[i] = initial(i);
@@ -70,9 +71,9 @@ std::vector<float> work(net::Loop& loop, const ClientOptions& options, Step step
   EXPECT_EQ(client.parameters(0)[5], initial(5));
   for (Step step = 0; step < steps; ++step) {
     for (std::uint32_t table = 0; table < kTables.size(); ++table) {
-      fill_gradient(client.gradients(table), options.worker, 10 * step + table);
+      fill_gradient(client.gradients(table), worker, 10 * step + table);
     }
-    const PushInfo info{.step = step, .lanes = {options.worker, 1}, .samples = 4.0 + options.worker, .lr = 0.01};
+    const PushInfo info{.step = step, .lanes = {worker, 1}, .samples = 4.0 + worker, .lr = 0.01};
     for (const std::uint32_t table : {1u, 0u}) client.push(std::span(&table, 1), info);
     const StepOutcome outcome = client.finish();
     EXPECT_EQ(outcome.oldest, step + 1);
@@ -150,16 +151,34 @@ TEST_P(ServerTest, StatisticsAddUp) {
 TEST(Server, ARequestOfAnotherViewIsRefused) {
   const Job job(1, 1);
   net::Loop loop("client");
-  job.servers[0]->set_view(3);
   auto options = job.client_options(0, net::Transport::kTcp);
-  options.view = 2;
+  const MemberId server = options.view.servers[0].id;
+  options.view.view = 3;
+  job.servers[0]->enter(options.view, server);
+  options.view.view = 2;
+  EXPECT_FAILS(job.servers[0]->enter(options.view, server), StaleView, "view 3", "view 2");
   Client stale(loop, options);
   EXPECT_FAILS(stale.open(kTables, kAdam), StaleView, "view 3", "view 2", "rejoin");
-  options.view = 3;
+  options.view.view = 3;
   Client current(loop, options);
   current.open(kTables, kAdam);
-  job.servers[0]->set_view(4);
+  current.assign();
+  current.pull();
+  const float before = current.parameters(0)[0];
+  options.view.view = 4;
+  job.servers[0]->enter(options.view, server);
+  job.servers[0]->enter(options.view, server);
   EXPECT_FAILS(current.pull(), StaleView, "view 4");
+  const std::uint32_t tables[] = {0, 1};
+  current.push(tables, {.step = 0, .lanes = {0, 1}, .samples = 1, .lr = 0.1});
+  EXPECT_FAILS(current.finish(), StaleView, "view 4");
+  EXPECT_EQ(current.parameters(0)[0], before);
+  current.enter(options.view);
+  EXPECT_EQ(current.pull().newest, 0u);
+  options.view.workers[0].id = 77;
+  EXPECT_FAILS(job.servers[0]->enter(options.view, server), InvalidArgument, "other members");
+  options.view.view = 5;
+  EXPECT_FAILS(job.servers[0]->enter(options.view, 12345), InvalidArgument, "member 12345");
 }
 
 TEST(Server, WorkersThatDisagreeAreToldAboutWhat) {
@@ -236,9 +255,11 @@ TEST(Server, AKilledWorkerDoesNotHarmTheServer) {
       const auto got = ::read(ends[0], buffer, sizeof(buffer));
       address = net::decode_body<net::Address>(as_bytes(std::string_view(buffer, static_cast<std::size_t>(got))));
       net::Loop loop("client");
-      Client client(
-          loop,
-          {.worker = 1, .workers = 2, .lanes = 2, .secret = kSecret, .servers = {address}, .transport = transport});
+      Client client(loop, {.member = 2,
+                           .view = cluster::first_view(2, {address}),
+                           .lanes = 2,
+                           .secret = kSecret,
+                           .transport = transport});
       client.open(kTables, kAdam);
       const std::uint32_t tables[] = {0, 1};
       for (Step step = 0;; ++step) {

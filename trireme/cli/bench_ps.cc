@@ -146,6 +146,7 @@ struct JobShape {
   net::Transport transport = net::Transport::kShm;
   std::uint32_t workers = 1;
   std::uint32_t servers = 1;
+  std::uint32_t replicas = 1;
   std::uint32_t tables = 1;
   std::size_t table_bytes = 0;
   ps::Rule rule = ps::Rule::kSgd;
@@ -166,14 +167,13 @@ void serve(const BenchLink& link, Rank rank, const std::string& secret) {
 /// A worker that does what the parent says: {"op", "effort"} is prepared and, after a second message that all workers
 /// get at the same time, measured.
 void work(const BenchLink& link, const JobShape& job, Rank rank, const std::string& secret,
-          const std::vector<net::Address>& servers) {
+          const cluster::ViewInfo& view) {
   const std::uint64_t resident_before = ps::resident_bytes();
   net::Loop loop("worker");
-  ps::Client client(loop, {.worker = rank,
-                           .workers = job.workers,
+  ps::Client client(loop, {.member = view.workers[rank].id,
+                           .view = view,
                            .lanes = job.workers,
                            .secret = secret,
-                           .servers = servers,
                            .transport = job.transport});
   std::vector<ps::TableSpec> specs;
   for (std::uint32_t i = 0; i < job.tables; ++i) {
@@ -189,6 +189,7 @@ void work(const BenchLink& link, const JobShape& job, Rank rank, const std::stri
   std::iota(tables.begin(), tables.end(), 0u);
   ps::PushInfo info{.lanes = {rank, 1}, .samples = 1, .lr = 1e-6};
   const auto push = [&](bool pull) {
+    info.unit = info.step * job.workers + rank;
     client.push(tables, info, pull);
     client.finish();
     ++info.step;
@@ -215,10 +216,10 @@ class Job {
           fmt::format("server {}", rank), [&, rank](const BenchLink& link) { serve(link, rank, secret); }));
       addresses.push_back(nlohmann::json(servers_.back()->receive()).get<net::Address>());
     }
+    const cluster::ViewInfo view = cluster::first_view(shape.workers, addresses, shape.replicas);
     for (Rank rank = 0; rank < shape.workers; ++rank) {
       workers_.push_back(std::make_unique<BenchProcess>(
-          fmt::format("worker {}", rank),
-          [&, rank](const BenchLink& link) { work(link, shape, rank, secret, addresses); }));
+          fmt::format("worker {}", rank), [&, rank](const BenchLink& link) { work(link, shape, rank, secret, view); }));
     }
     for (const auto& worker : workers_) {
       resident_before_.push_back(worker->receive().at("resident_before").get<std::uint64_t>());
@@ -260,13 +261,13 @@ class Job {
 // ---- The whole.
 
 struct Parties {
-  std::uint32_t workers, servers;
+  std::uint32_t workers, servers, replicas;
 };
 struct Message {
   std::uint32_t tables;
   std::size_t table_bytes;
 };
-constexpr Parties kParties[] = {{1, 1}, {2, 1}, {2, 2}};
+constexpr Parties kParties[] = {{1, 1, 1}, {2, 1, 1}, {2, 2, 1}, {2, 2, 2}};
 constexpr Message kMessages[] = {{1, 4 * kKiB}, {1, kMiB}, {25, 4 * kMiB}};
 constexpr const char* kOps[] = {"push", "pull", "push+pull"};
 
@@ -283,17 +284,22 @@ class Bench {
                               .columns = {{"transport", "transport"},
                                           {"workers", "workers"},
                                           {"servers", "servers"},
+                                          {"replicas", "copies"},
                                           {"bytes", "size", as_size},
                                           {"op", "op"},
                                           {"median_us", "median us", as_fixed},
                                           {"gbps", "GB/s", as_fixed}},
                               .rows = {}});
     for (const auto transport : {net::Transport::kShm, net::Transport::kTcp, net::Transport::kTls}) {
-      for (const auto [workers, servers] : kParties) {
+      for (const auto [workers, servers, replicas] : kParties) {
         measure_baseline(transport);
         for (const auto [tables, bytes] : kMessages) {
-          measure_speed(
-              {.transport = transport, .workers = workers, .servers = servers, .tables = tables, .table_bytes = bytes});
+          measure_speed({.transport = transport,
+                         .workers = workers,
+                         .servers = servers,
+                         .replicas = replicas,
+                         .tables = tables,
+                         .table_bytes = bytes});
         }
       }
     }
@@ -349,14 +355,15 @@ class Bench {
   }
 
   void measure_speed(const JobShape& shape) {
-    progress(fmt::format("{} {}x{}, {}", net::to_string(shape.transport), shape.workers, shape.servers,
-                         as_size(shape.bytes())));
+    progress(fmt::format("{} {}x{}, {} copies, {}", net::to_string(shape.transport), shape.workers, shape.servers,
+                         shape.replicas, as_size(shape.bytes())));
     const Job job(shape);
     for (const std::string op : kOps) {
       const double time = job.measure(op, effort(shape.bytes() > kMiB ? 800ms : 300ms));
       rows().push_back({{"transport", net::to_string(shape.transport)},
                         {"workers", shape.workers},
                         {"servers", shape.servers},
+                        {"replicas", shape.replicas},
                         {"bytes", shape.bytes()},
                         {"op", op},
                         {"median_us", time * 1e6},

@@ -69,7 +69,8 @@ int serve(const ServeFlags& flags) {
                                           .bits_per_second = place.bits_per_second},
                                  .threads = ps::default_service_threads()},
                      .rank = place.rank,
-                     .compute_threads = compute_threads});
+                     .compute_threads = compute_threads,
+                     .transport = place.transport});
   log_info("listens", {{"address", server.address().text()}});
   net::Loop loop("server-net");
   std::promise<std::string> ended;  // empty: the job is over; else why it failed
@@ -89,9 +90,11 @@ int serve(const ServeFlags& flags) {
                                   [&] {
                                     const auto clocks = server.clocks();
                                     return cluster::ClockReport{clocks.finished, clocks.spread_max};
-                                  }});
+                                  },
+                              .shards = [&] { return server.status().replicas; }});
   launch::SignalWatcher signals;  // until all are here there is nothing to end politely
-  server.set_view(member.view().view);
+  const cluster::ViewInfo view = member.view();
+  server.enter(view, view.servers[member.rank()].id);
   auto outcome = ended.get_future();
   while (outcome.wait_for(0s) != std::future_status::ready) {
     pollfd waiting{signals.descriptor(), POLLIN, 0};

@@ -23,29 +23,29 @@ torch::Device pick_device(const std::string& name, Rank rank) {
 }
 
 TrainOptions to_options(const TrainFlags& flags, Rank rank) {
-  TrainOptions options{.batch = flags.batch,
-                       .epochs = flags.epochs,
-                       .steps = flags.steps,
-                       .lanes = flags.lanes,
-                       .accumulate = flags.accumulate,
-                       .seed = flags.seed,
-                       .optimizer = {.rule = ps::parse_rule(flags.optimizer),
-                                     .momentum = flags.momentum,
-                                     .l2 = flags.l2,
-                                     .clip_value = flags.clip_value},
-                       .lr = flags.lr,
-                       .schedule = flags.schedule,
-                       .warmup = flags.warmup,
-                       .clip_norm = flags.clip_norm,
-                       .strategy = cluster::parse_strategy(flags.strategy),
-                       .buffers = cluster::parse_buffers(flags.buffers),
-                       .codec = codec::parse_spec(flags.codec),
-                       .device = pick_device(flags.device, rank),
-                       .threads = flags.threads,
-                       .log_every = flags.log_every,
-                       .checkpoint = {.every = parse_checkpoint_every(flags.checkpoint_every),
-                                      .keep_last = flags.keep_checkpoints},
-                       .timeline = flags.timeline};
+  TrainOptions options{
+      .batch = flags.batch,
+      .epochs = flags.epochs,
+      .steps = flags.steps,
+      .lanes = flags.lanes,
+      .accumulate = flags.accumulate,
+      .seed = flags.seed,
+      .optimizer = {.rule = ps::parse_rule(flags.optimizer),
+                    .momentum = flags.momentum,
+                    .l2 = flags.l2,
+                    .clip_value = flags.clip_value},
+      .lr = flags.lr,
+      .schedule = flags.schedule,
+      .warmup = flags.warmup,
+      .clip_norm = flags.clip_norm,
+      .strategy = cluster::parse_strategy(flags.strategy),
+      .buffers = cluster::parse_buffers(flags.buffers),
+      .codec = codec::parse_spec(flags.codec),
+      .device = pick_device(flags.device, rank),
+      .threads = flags.threads,
+      .log_every = flags.log_every,
+      .checkpoint = {.every = parse_checkpoint_every(flags.checkpoint_every), .keep_last = flags.keep_checkpoints},
+      .timeline = flags.timeline};
   if (!flags.consistency.empty()) options.consistency = ps::parse_consistency(flags.consistency);
   options.consistency.backups = flags.backup_workers;
   options.consistency.damp_stale = flags.damp_stale;

@@ -16,6 +16,7 @@ struct JobShape {
   std::uint32_t min_workers = 1;  ///< with fewer the job waits
   std::uint32_t min_start = 0;    ///< with fewer it does not begin, when the time to gather is over; 0 = all
   std::uint32_t servers = 1;
+  std::uint32_t replicas = 1;  ///< copies of each shard of the parameters: 1 = on its primary alone, 2 = with a backup
 };
 
 /// A member as the master sees it.

@@ -19,8 +19,6 @@ using Clock = Deadline::Clock;
 
 constexpr auto kFindUsWithin = 5s;  // how long the members of a master that died may take to find the next one
 
-double in_seconds(std::chrono::milliseconds time) { return static_cast<double>(time.count()) / 1000.0; }
-
 }  // namespace
 
 class Master::Impl final : public net::RequestHandler {
@@ -237,7 +235,7 @@ class Master::Impl final : public net::RequestHandler {
     state_ = JobState::kWaiting;
     waiting_since_ = Clock::now();
     reason_ = fmt::format("waiting for workers: {}; gives up in {:.0f} s", decision_.reason,
-                          in_seconds(options_.wait_for_workers));
+                          seconds(options_.wait_for_workers));
     log_warn(reason_);
   }
 
@@ -257,6 +255,7 @@ class Master::Impl final : public net::RequestHandler {
     for (std::uint32_t slot = 0; slot < options_.shape.servers; ++slot) {
       if (const Member* server = members_.living(Role::kServer, slot)) next.servers.push_back(server->info);
     }
+    place_shards(next);
     if (!save(next)) return;
     view_ = std::move(next);
     members_.enter(view_);
@@ -269,6 +268,17 @@ class Master::Impl final : public net::RequestHandler {
       if (member.in_view && member.waits_for_view) member.answer({.member = id, .view = view_});
     }
     decision_ = {};
+  }
+
+  /// Where the parameters live in the view that is being formed.
+  void place_shards(ViewInfo& next) const {
+    std::vector<AssignableServer> live;
+    for (const MemberInfo& server : next.servers) live.push_back({.id = server.id});
+    if (live.empty()) return;
+    const auto shards = kShardsPerServer * static_cast<std::uint32_t>(live.size());
+    Assignment assignment = assign_shards(view_.shards, live, shards, options_.shape.replicas);
+    log_info("places the parameters", {{"view", next.view}, {"reason", assignment.reason}});
+    next.shards = std::move(assignment.shards);
   }
 
   HeartbeatReply heartbeat(const net::SessionPtr& session, const Heartbeat& beat) {
@@ -288,7 +298,10 @@ class Master::Impl final : public net::RequestHandler {
       reply.regroup = broken_ ? Regroup::kNow : Regroup::kAfterStep;
       reply.reason = broken_ ? last_loss_ : decision_.reason;
     }
-    if (member->state.role == Role::kServer) board_.set_clocks(beat.clocks);
+    if (member->state.role == Role::kServer) {
+      board_.set_clocks(beat.clocks);
+      apply_reports(view_.shards, beat.member, beat.shards);
+    }
     if (member->state.role != Role::kWorker || !plan_) return reply;
     board_.add(member->state.slot, beat.work, Clock::now());
     if (beat.last) board_.close_row(Clock::now());
@@ -430,7 +443,7 @@ class Master::Impl final : public net::RequestHandler {
       const auto now = Clock::now();
       if (state_ == JobState::kGathering && now - started_ > options_.gather_within) end_gathering();
       if (state_ == JobState::kWaiting && now - waiting_since_ > options_.wait_for_workers) {
-        fail_job(fmt::format("no more workers came within {:.0f} s: {}", in_seconds(options_.wait_for_workers),
+        fail_job(fmt::format("no more workers came within {:.0f} s: {}", seconds(options_.wait_for_workers),
                              decision_.reason));
       }
       for (auto& [id, member] : members_.all()) {
@@ -448,7 +461,7 @@ class Master::Impl final : public net::RequestHandler {
       return form_view(here, fmt::format("{} did not come in time", missing()));
     }
     fail_job(
-        fmt::format("{} did not join within {:.0f} s; see their logs", missing(), in_seconds(options_.gather_within)));
+        fmt::format("{} did not join within {:.0f} s; see their logs", missing(), seconds(options_.gather_within)));
   }
 
   MasterOptions options_;

@@ -186,6 +186,7 @@ void Membership::send_heartbeat(bool last) {
     unreported_ = {.clock = unreported_.clock, .lr = unreported_.lr};
   }
   if (events_.clocks) heartbeat.clocks = events_.clocks();
+  if (events_.shards) heartbeat.shards = events_.shards();
   const auto reply = tell(heartbeat);
   for (const MetricsRow& row : reply.rows) {
     if (events_.on_row) events_.on_row(row);

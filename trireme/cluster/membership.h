@@ -42,6 +42,7 @@ class Membership {
     std::function<void()> on_over;                            ///< all workers are done
     std::function<void(const MetricsRow&)> on_row;            ///< chief only: a row of metrics
     std::function<ClockReport()> clocks;                      ///< servers: asked before each heartbeat
+    std::function<std::vector<ShardReport>()> shards;         ///< servers: likewise, about their copies
 
     /// Workers: the members of `view` have to meet in the next one, see `regroup`. Once per view, and once more if
     /// what was to be after the step has to be now.

@@ -18,6 +18,23 @@ std::vector<net::Address> ViewInfo::worker_addresses() const { return addresses(
 
 std::vector<net::Address> ViewInfo::server_addresses() const { return addresses(servers); }
 
+ViewInfo first_view(std::uint32_t workers, const std::vector<net::Address>& servers, std::uint32_t replicas) {
+  ViewInfo view{.view = 1, .workers = {}, .servers = {}, .shards = {}};
+  MemberId next = 1;
+  for (std::uint32_t slot = 0; slot < workers; ++slot) {
+    view.workers.push_back({.id = next++, .slot = slot, .pid = 0, .address = {}, .since = 1});
+  }
+  std::vector<AssignableServer> live;
+  for (const net::Address& address : servers) {
+    view.servers.push_back(
+        {.id = next, .slot = static_cast<std::uint32_t>(live.size()), .pid = 0, .address = address, .since = 1});
+    live.push_back({.id = next++});
+  }
+  const auto shards = kShardsPerServer * static_cast<std::uint32_t>(servers.size());
+  view.shards = assign_shards({}, live, shards, replicas).shards;
+  return view;
+}
+
 std::string to_string(JobState state) {
   switch (state) {
     case JobState::kGathering:

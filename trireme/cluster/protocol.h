@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "trireme/base/units.h"
+#include "trireme/cluster/assignment.h"
 #include "trireme/net/address.h"
 
 namespace trireme::cluster {
@@ -14,10 +15,6 @@ namespace trireme::cluster {
 enum class Role { kWorker, kServer };
 
 std::string to_string(Role role);
-
-/// One process's part in a job. Never given twice: a restarted process is another member, and whatever its predecessor
-/// still sends is refused. 0 = none yet.
-using MemberId = std::uint64_t;
 
 /// What members and observers may ask the master.
 enum Request : std::uint16_t {
@@ -64,11 +61,19 @@ struct ViewInfo {
   View view = 0;
   std::vector<MemberInfo> workers;  ///< by rank: who has been here longest comes first, and is the chief
   std::vector<MemberInfo> servers;  ///< by rank, which is their slot
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(ViewInfo, view, workers, servers)
+  std::vector<ShardPlace> shards;   ///< of the parameters, if there are servers: always as many as in the first view
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(ViewInfo, view, workers, servers, shards)
 
   std::vector<net::Address> worker_addresses() const;
   std::vector<net::Address> server_addresses() const;
 };
+
+/// Shards per server at the start: with that many, servers that come and go can share the load evenly.
+inline constexpr std::uint32_t kShardsPerServer = 4;
+
+/// View 1 of a job without a master: members are numbered through, workers from 1 on, then servers. For benchmarks and
+/// tests.
+ViewInfo first_view(std::uint32_t workers, const std::vector<net::Address>& servers, std::uint32_t replicas = 1);
 
 struct JoinReply {
   MemberId member = 0;
@@ -110,10 +115,11 @@ struct ClockReport {
 
 struct Heartbeat {
   MemberId member = 0;
-  WorkDone work;       ///< from workers
-  ClockReport clocks;  ///< from servers
-  bool last = false;   ///< complete the row of metrics in progress
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(Heartbeat, member, work, clocks, last)
+  WorkDone work;                    ///< from workers
+  ClockReport clocks;               ///< from servers
+  std::vector<ShardReport> shards;  ///< from servers: about the shards they are the primaries of
+  bool last = false;                ///< complete the row of metrics in progress
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(Heartbeat, member, work, clocks, shards, last)
 };
 
 /// One line of metrics over all workers.

@@ -36,7 +36,8 @@ std::shared_ptr<Connection> Connection::open(Loop& loop, const Address& address,
                               .transport = options.transport,
                               .peer_name = options.peer_name,
                               .deadline = options.deadline,
-                              .bits_per_second = options.bits_per_second});
+                              .bits_per_second = options.bits_per_second,
+                              .await_listener = options.await_listener});
   connection->channel_ = make_channel(std::move(proven), options, loop, connection);
   connection->channel_->start();
   return connection;

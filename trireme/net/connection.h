@@ -21,6 +21,7 @@ struct ConnectOptions {
   std::string peer_name = "the service";  ///< for messages: "server 2"
   Deadline deadline = Deadline::in(10s);
   FrameLimits limits;
+  bool await_listener = true;         ///< tries again while nobody listens there; else that is the peer's end
   std::uint64_t bits_per_second = 0;  ///< experiments: a slow link, without shared memory; 0 = as fast as it goes
 };
 

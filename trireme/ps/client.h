@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,12 +15,10 @@
 namespace trireme::ps {
 
 struct ClientOptions {
-  Rank worker = 0;
-  std::uint32_t workers = 1;
+  MemberId member = 1;     ///< which worker of the view this is
+  cluster::ViewInfo view;  ///< where to begin; see cluster::first_view for jobs without a master
   Lane lanes = 1;
-  View view = 0;
   std::string secret;
-  std::vector<net::Address> servers;
   net::Transport transport = net::Transport::kAuto;
   std::chrono::milliseconds step_timeout = 600s;  ///< for a push or pull: other workers may be slow, or evaluating
   std::chrono::milliseconds timeout = 60s;        ///< for each answer of a server
@@ -28,9 +27,10 @@ struct ClientOptions {
 
 /// What one push stands for.
 struct PushInfo {
-  Step step = 0;       ///< steps this worker has finished
-  LaneRange lanes;     ///< whose gradients are summed in it
-  double samples = 0;  ///< how many samples
+  Step step = 0;           ///< bsp: the version of the parameters used; else steps this worker has finished
+  std::uint64_t unit = 0;  ///< ssp, asp: which piece of work it is, such as step * lanes + lane; each counts once
+  LaneRange lanes;         ///< whose gradients are summed in it
+  double samples = 0;      ///< how many samples
   double lr = 0;
   bool stop = false;  ///< ask everybody to stop after this step
 };
@@ -39,15 +39,36 @@ struct PushInfo {
 struct StepOutcome {
   Step oldest = 0;      ///< updates of the chunk that had the fewest
   Step newest = 0;      ///< and the most
-  bool counted = true;  ///< false: some of this worker's gradients came too late (backup workers)
+  bool counted = true;  ///< false: some of its gradients came too late (backup workers), or for the second time
   bool stop = false;
+
+  /// Whether all chunks are of the same version: with bsp they are, unless a step was interrupted in the middle.
+  bool whole() const { return oldest == newest; }
+};
+
+/// A table with everything its servers know: for checkpoints and tests. One state array per `state_floats(rule)`.
+struct TableImage {
+  std::vector<float> parameters;
+  std::vector<std::vector<float>> state;
+};
+
+/// What the servers hold, at some moment per chunk.
+struct JobImage {
+  Step oldest = 0;  ///< version of the chunk with the fewest steps
+  Step newest = 0;
+  Step updates = 0;  ///< steps that changed something, of the chunk with the most
+  std::vector<TableImage> tables;
 };
 
 /// The worker's side of all parameter servers of a job. Owns the worker's flat parameter and gradient memory; gradients
 /// lie in shared memory, so servers on this host read them in place. One thread at a time.
+///
+/// After PeerLost, Timeout or StaleView nothing works any more until `enter`. A step that was interrupted leaves the
+/// parameters as they were before it, so it can be computed again and pushed again, in the next view, with other lanes:
+/// chunks that had made it already answer with counted = false.
 class Client {
  public:
-  /// Connects to every server. Throws PeerLost, Timeout, Unauthenticated.
+  /// Connects to the servers of the view. Throws PeerLost, Timeout, Unauthenticated.
   Client(net::Loop& loop, ClientOptions options);
   ~Client();
 
@@ -55,13 +76,23 @@ class Client {
     UpdateConfig update;
     Consistency consistency;
     PlacementOptions placement;
-    codec::Spec codec = {};  ///< how gradients travel; with error feedback if it says so
+    codec::Spec codec = {};     ///< how gradients travel; with error feedback if it says so
+    Step checkpoint_every = 0;  ///< see JobTables
   };
 
-  /// Agrees with the servers on the tables and allocates memory for them. Once.
+  /// Agrees with the servers on the tables and allocates memory for them. Once: also if it throws PeerLost, Timeout or
+  /// StaleView; then `enter` a later view.
   void open(std::vector<TableSpec> tables, const TableOptions& options);
 
+  /// Goes to another view: connects to its servers, which forget what this worker pushed before. The tables stay open,
+  /// parameters and gradients stay as they are. May be called again, with a later view, if it throws. Throws PeerLost,
+  /// Timeout, StaleView if a server is in a later view already.
+  void enter(const cluster::ViewInfo& view);
+
   const Layout& layout() const { return layout_; }
+
+  /// Valid until the next `finish` or `pull`: over the network new parameters come into a second memory, and the two
+  /// are exchanged when all are there.
   std::span<float> parameters(std::uint32_t table);
   std::span<float> gradients(std::uint32_t table);
   std::span<float> all_parameters() { return parameters_; }
@@ -70,18 +101,27 @@ class Client {
   /// Uploads this worker's parameters as the initial ones. By the chief, once, before anybody pulls.
   void assign();
 
-  /// Fetches all parameters as they are now.
+  /// Fetches all parameters as they are now. With bsp, if the outcome is not whole(), a step was interrupted in the
+  /// middle, and the parameters here stay as they were: those who have them of version `oldest` push that step again.
   StepOutcome pull();
+
+  /// Makes all servers hold `image`, whatever they hold now: a checkpoint. By the chief, before anybody pulls.
+  /// Throws InvalidArgument if its sizes are not those of the tables.
+  void restore(const JobImage& image);
+
+  /// Reads parameters and optimizer state from the primaries. In bsp consistent if no step is under way.
+  JobImage fetch();
 
   /// Sends the gradients of `tables`, asking for the new parameters if `pull`. Returns at once; the gradients must stay
   /// as they are, and the parameters unused, until `finish`.
   void push(std::span<const std::uint32_t> tables, const PushInfo& info, bool pull = true);
 
-  /// Waits until everything pushed has been answered and the new parameters are in place.
-  /// Throws PeerLost, Timeout, or what a server refused.
+  /// Waits until everything pushed has been answered and the new parameters are in place: all of them, or, if it
+  /// throws, none. Throws PeerLost, Timeout, or what a server refused.
   StepOutcome finish();
 
-  /// Makes a wait in progress, and every later one, fail with PeerLost that gives `reason`. From any thread.
+  /// Makes a wait in progress, and every later one until the next `enter`, fail with PeerLost that gives `reason`. From
+  /// any thread.
   void interrupt(const std::string& reason);
 
   /// Tells every server that this worker will push no more.
@@ -103,17 +143,33 @@ class Client {
   struct Peer;
   struct Sent;
 
+  void connect();
+  void open_peers();
+  void close_peers();
+  Peer& peer_of(std::uint32_t chunk);
+  std::shared_ptr<net::Connection> dial(const cluster::MemberInfo& server, net::Transport transport);
+  std::vector<std::shared_ptr<net::Connection>> dial_network();
+  std::size_t server_of(std::uint32_t shard) const;  // position in the view
+  void place_new(std::span<const std::uint32_t> chunks);
   void send(Peer& peer, std::span<const std::uint32_t> chunks, const PushInfo& info, bool push, bool pull);
   void send_chunks(std::span<const std::uint32_t> chunks, const PushInfo& info, bool push, bool pull);
   void prepare_codec(const codec::Spec& spec);
   MutableBytes encode(std::uint32_t chunk, Step step);
   void copy_shared(const Peer& peer, std::span<const std::uint32_t> chunks, Deadline deadline);
 
+  net::Loop& loop_;
   ClientOptions options_;
-  std::vector<std::unique_ptr<Peer>> peers_;
+  Rank rank_ = 0;                             // of this worker in the view
+  std::mutex peers_mutex_;                    // for interrupt; only this thread changes them
+  std::vector<std::unique_ptr<Peer>> peers_;  // by position in the view's servers; null = holds nothing
+  std::vector<Peer*> shard_peers_;            // by shard
+  std::string interrupted_;                   // guarded by peers_mutex_
+  bool in_place_ = true;                      // all servers share memory: nothing is overwritten before all is there
+  JobTables job_;
   Layout layout_;
-  std::vector<float> parameter_memory_;
-  std::span<float> parameters_;
+  std::unique_ptr<float[]> memory_[2];  // parameters; the second is touched only where they come over the network
+  std::span<float> parameters_;         // in one of them
+  std::span<float> arriving_;           // in the other
   std::shared_ptr<net::Segment> gradient_segment_;
   std::span<float> gradients_;
   codec::Spec codec_;

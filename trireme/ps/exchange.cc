@@ -18,21 +18,37 @@ void raise(std::atomic<Step>& value, Step candidate) {
   }
 }
 
+/// What the chunks have left for the backups goes out together, also if one of them throws.
+class FlushScope {
+ public:
+  explicit FlushScope(const Holdings& holdings) : holdings_(holdings) {}
+  ~FlushScope() { holdings_.flush(); }
+  FlushScope(const FlushScope&) = delete;
+  FlushScope& operator=(const FlushScope&) = delete;
+
+ private:
+  const Holdings& holdings_;
+};
+
 }  // namespace
 
-Exchange::Exchange(net::SessionPtr session, net::InFrame frame, ExchangeRequest request, Tables& tables,
-                   net::BufferPool& pool)
-    : session_(std::move(session)), frame_(std::move(frame)), request_(std::move(request)) {
-  if (request_.chunks.size() > tables.size()) {  // bounds what a pull makes us allocate
-    fail<InvalidArgument>("a request names {} chunks where there are {}", request_.chunks.size(), tables.size());
+Exchange::Exchange(net::SessionPtr session, net::InFrame frame, ExchangeRequest request,
+                   std::shared_ptr<const Holdings> holdings, net::BufferPool& pool)
+    : session_(std::move(session)),
+      frame_(std::move(frame)),
+      request_(std::move(request)),
+      holdings_(std::move(holdings)) {
+  const std::size_t most = holdings_->tables().layout().chunks().size();
+  if (request_.chunks.size() > most) {  // bounds what a pull makes us allocate
+    fail<InvalidArgument>("a request names {} chunks where there are {}", request_.chunks.size(), most);
   }
   for (const std::uint32_t index : request_.chunks) {
-    parts_.push_back({.chunk = &tables.chunk(index), .sent = {}, .gradient = nullptr, .copy_to = nullptr});
+    parts_.push_back({.chunk = &holdings_->primary_of(index), .sent = {}, .gradient = nullptr, .copy_to = nullptr});
     bytes_ += parts_.back().chunk->parameters().size_bytes();
   }
   if (parts_.empty()) fail<InvalidArgument>("a request names no chunk");
   remaining_.store(parts_.size());
-  if (frame_.header.kind == kExchange) codec_ = tables.codec();
+  if (frame_.header.kind == kExchange) codec_ = holdings_->tables().description().codec;
   if (request_.segment != 0) {
     locate_in_segment();
   } else {
@@ -93,18 +109,21 @@ void Exchange::plan_buffers(net::BufferPool& pool) {
   }
 }
 
-void Exchange::decode(const Part& part, std::uint32_t index) const {
+void Exchange::decode(const Part& part) const {
   if (!gradient_buffer_) return;
-  codec::decode(codec_, codec_key(request_.step, index), part.sent,
+  codec::decode(codec_, codec_key(request_.step, part.chunk->index()), part.sent,
                 {const_cast<float*>(part.gradient), part.chunk->parameters().size()});
 }
 
 void Exchange::run(std::size_t begin, std::size_t end) {
+  const FlushScope flush(*holdings_);
   for (std::size_t i = begin; i < end; ++i) {
     const Part& part = parts_[i];
-    decode(part, request_.chunks[i]);
-    Contribution contribution{.worker = request_.worker,
+    decode(part);
+    Contribution contribution{.view = frame_.header.view,
+                              .worker = request_.worker,
                               .step = request_.step,
+                              .unit = request_.unit,
                               .lanes = {request_.first_lane, request_.lane_count},
                               .samples = request_.samples,
                               .lr = request_.lr,
@@ -124,13 +143,19 @@ void Exchange::run_reporting(std::size_t begin, std::size_t end) {
   try {
     run(begin, end);
   } catch (const std::exception& problem) {
-    session_->refuse(frame_.header, problem);
+    chunk_refused(problem);
   }
 }
 
 void Exchange::assign() {
-  for (const Part& part : parts_) part.chunk->assign({part.gradient, part.chunk->parameters().size()});
-  session_->reply(frame_.header, Done{});
+  const FlushScope flush(*holdings_);
+  for (const Part& part : parts_) {
+    part.chunk->assign({part.gradient, part.chunk->parameters().size()}, frame_.header.view, shared_from_this());
+  }
+}
+
+void Exchange::chunk_refused(const std::exception& reason) {
+  if (!refused_.exchange(true)) session_->refuse(frame_.header, reason);
 }
 
 void Exchange::chunk_done(const ChunkReply& reply) {
@@ -147,6 +172,10 @@ void Exchange::send_reply() {
   std::vector<Bytes> payload;
   if (reply_buffer_) payload.push_back({reply_buffer_.get(), bytes_});
   session_->reply(frame_.header, reply, std::move(payload), reply_buffer_);
+}
+
+void Restoration::chunk_done(const ChunkReply& reply) {
+  session_->reply(header_, ExchangeReply{.oldest = reply.version, .newest = reply.version});
 }
 
 }  // namespace trireme::ps

@@ -10,11 +10,12 @@
 namespace trireme::ps {
 
 /// One push, pull or push+pull of many chunks, from its arrival until its answer is sent. Keeps the memory of its
-/// gradients alive; the last chunk that is done sends the reply.
+/// gradients alive; the last chunk that is done sends the reply, the first that is refused the refusal.
 class Exchange final : public ChunkWaiter, public std::enable_shared_from_this<Exchange> {
  public:
-  /// Checks that everything the request refers to exists and fits. Throws InvalidArgument or Corrupt.
-  Exchange(net::SessionPtr session, net::InFrame frame, ExchangeRequest request, Tables& tables, net::BufferPool& pool);
+  /// Checks that everything the request refers to exists here, as primary, and fits. Throws InvalidArgument or Corrupt.
+  Exchange(net::SessionPtr session, net::InFrame frame, ExchangeRequest request,
+           std::shared_ptr<const Holdings> holdings, net::BufferPool& pool);
 
   std::size_t size() const { return parts_.size(); }
   std::size_t bytes() const { return bytes_; }
@@ -29,6 +30,7 @@ class Exchange final : public ChunkWaiter, public std::enable_shared_from_this<E
   void assign();
 
   void chunk_done(const ChunkReply& reply) override;
+  void chunk_refused(const std::exception& reason) override;
 
  private:
   struct Part {
@@ -42,12 +44,13 @@ class Exchange final : public ChunkWaiter, public std::enable_shared_from_this<E
   void locate_in_segment();
   void locate_in_payload();
   void plan_buffers(net::BufferPool& pool);
-  void decode(const Part& part, std::uint32_t index) const;
+  void decode(const Part& part) const;
   void send_reply();
 
   net::SessionPtr session_;
   net::InFrame frame_;
   ExchangeRequest request_;
+  std::shared_ptr<const Holdings> holdings_;
   std::shared_ptr<net::Segment> segment_;
   codec::Spec codec_;                           // of the gradients; none for initial values
   std::shared_ptr<std::byte> gradient_buffer_;  // of decoded gradients
@@ -60,6 +63,20 @@ class Exchange final : public ChunkWaiter, public std::enable_shared_from_this<E
   std::atomic<Step> newest_{0};
   std::atomic<bool> counted_{true};
   std::atomic<bool> stop_{false};
+  std::atomic<bool> refused_{false};
+};
+
+/// A single chunk that becomes what was saved: answered like an exchange.
+class Restoration final : public ChunkWaiter {
+ public:
+  Restoration(net::SessionPtr session, const net::FrameHeader& header)
+      : session_(std::move(session)), header_(header) {}
+  void chunk_done(const ChunkReply& reply) override;
+  void chunk_refused(const std::exception& reason) override { session_->refuse(header_, reason); }
+
+ private:
+  net::SessionPtr session_;
+  net::FrameHeader header_;
 };
 
 }  // namespace trireme::ps

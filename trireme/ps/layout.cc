@@ -9,19 +9,19 @@ std::uint64_t aligned(std::uint64_t floats) {
 
 }  // namespace
 
-Layout::Layout(std::vector<TableSpec> tables, std::uint32_t servers, const PlacementOptions& options)
-    : tables_(std::move(tables)), server_floats_(servers, 0), server_chunks_(servers, 0) {
+Layout::Layout(std::vector<TableSpec> tables, std::uint32_t shards, const PlacementOptions& options)
+    : tables_(std::move(tables)), shard_floats_(shards, 0), shard_chunks_(shards, 0) {
   for (const TableSpec& table : tables_) {
     table_offsets_.push_back(worker_floats_);
     worker_floats_ += aligned(table.elements);
   }
-  for (const ChunkPlace& place : place(tables_, servers, options)) {
+  for (const ChunkPlace& place : place(tables_, shards, options)) {
     while (table_chunks_.size() <= place.table) table_chunks_.push_back(static_cast<std::uint32_t>(chunks_.size()));
     chunks_.push_back({.place = place,
                        .worker_offset = table_offsets_[place.table] + place.begin,
-                       .server_offset = server_floats_[place.server],
-                       .server_index = server_chunks_[place.server]++});
-    server_floats_[place.server] += aligned(place.count);
+                       .shard_offset = shard_floats_[place.shard],
+                       .shard_index = shard_chunks_[place.shard]++});
+    shard_floats_[place.shard] += aligned(place.count);
   }
   table_chunks_.push_back(static_cast<std::uint32_t>(chunks_.size()));
 }

@@ -7,6 +7,7 @@
 
 #include "trireme/base/random.h"
 #include "trireme/base/units.h"
+#include "trireme/cluster/protocol.h"
 #include "trireme/codec/spec.h"
 #include "trireme/ps/consistency.h"
 #include "trireme/ps/placement.h"
@@ -14,15 +15,23 @@
 
 namespace trireme::ps {
 
+using cluster::MemberId;
+
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TableSpec, name, elements)
 
-/// What a worker may ask a server.
+/// What a server may be asked: by workers, and from kSync on by the primary of a shard that it backs up. Every frame
+/// carries its view; but for kOpen, which may bring the server into a later one, and kStats, another view is refused.
 enum Request : std::uint16_t {
-  kOpen = 1,      ///< OpenRequest -> OpenReply: agree on the tables; the first one creates them
-  kAssign = 2,    ///< ExchangeRequest -> Done: initial values, from the chief
-  kExchange = 3,  ///< ExchangeRequest -> ExchangeReply: push, pull, or both, of many chunks
-  kLeave = 4,     ///< LeaveRequest -> Done: this worker will push no more
-  kStats = 5,     ///< Nothing -> ServerStats
+  kOpen = 1,        ///< OpenRequest -> OpenReply: agree on tables and view; the first one creates the tables
+  kAssign = 2,      ///< ExchangeRequest -> ExchangeReply: initial values, from the chief
+  kExchange = 3,    ///< ExchangeRequest -> ExchangeReply: push, pull, or both, of many chunks
+  kLeave = 4,       ///< LeaveRequest -> Done: this worker will push no more
+  kStats = 5,       ///< Nothing -> ServerStats
+  kFetch = 6,       ///< FetchRequest -> ChunkHeader and ChunkImage: all of a chunk; any copy may be asked
+  kRestore = 7,     ///< ChunkHeader and ChunkImage -> ExchangeReply: a chunk as it was saved, whatever it is now
+  kSync = 8,        ///< SyncRequest -> SyncReply: what the backup has
+  kInstall = 9,     ///< InstallRequest and ChunkImage -> Done: all of a chunk, for the backup
+  kReplicate = 10,  ///< ReplicateRequest and gradients -> Done: updates that the primary has made, in order
 };
 
 struct Nothing {
@@ -31,29 +40,39 @@ struct Nothing {
 };
 using Done = Nothing;
 
-/// The whole description of a job's parameters: every worker sends the same to every server.
-struct OpenRequest {
+/// The whole description of a job's parameters: the same in every view, from every worker, for every server.
+struct JobTables {
   std::vector<TableSpec> tables;
-  std::uint32_t servers = 1;
-  Rank server = 0;  ///< which of them the receiver is
+  std::uint32_t shards = 1;  ///< into which the chunks are divided: fixed for the life of the job
   std::uint64_t max_chunk_bytes = 1u << 20;
   UpdateConfig update;
   Consistency consistency;
   codec::Spec codec;  ///< how the gradient of each chunk is written
-  std::uint32_t workers = 1;
   Lane lanes = 1;
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(OpenRequest, tables, servers, server, max_chunk_bytes, update, consistency, codec,
-                                 workers, lanes)
+  Step checkpoint_every = 0;  ///< bsp: servers take a snapshot of every version that is a multiple of it; 0 = never
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(JobTables, tables, shards, max_chunk_bytes, update, consistency, codec, lanes,
+                                 checkpoint_every)
 };
 
+struct OpenRequest {
+  JobTables job;
+  cluster::ViewInfo view;  ///< workers by rank, servers with addresses, the place of each shard
+  MemberId server = 0;     ///< which of the servers the receiver is
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(OpenRequest, job, view, server)
+};
+
+/// The server's parameters as shared memory, where the two share any: segments of the shards it is the primary of.
 struct OpenReply {
-  std::uint64_t segment = 0;  ///< the server's parameters as shared memory; 0 = not shared
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(OpenReply, segment)
+  bool shares_memory = false;
+  std::vector<std::uint32_t> shards;
+  std::vector<std::uint64_t> segments;  ///< one for each of `shards`
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(OpenReply, shares_memory, shards, segments)
 };
 
 struct ExchangeRequest {
   Rank worker = 0;
   Step step = 0;
+  std::uint64_t unit = 0;
   Lane first_lane = 0;
   Lane lane_count = 0;
   double samples = 0;
@@ -61,20 +80,20 @@ struct ExchangeRequest {
   bool stop = false;
   bool push = false;
   bool pull = false;
-  std::vector<std::uint32_t> chunks;  ///< the server's own numbering
+  std::vector<std::uint32_t> chunks;  ///< as Layout::chunks() numbers them
   std::uint64_t segment = 0;          ///< where the gradients lie: shared memory; 0 = in the payload, chunk after chunk
   std::vector<std::uint64_t> offsets;  ///< bytes from the start of the segment, one per chunk
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(ExchangeRequest, worker, step, first_lane, lane_count, samples, lr, stop, push, pull,
-                                 chunks, segment, offsets)
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(ExchangeRequest, worker, step, unit, first_lane, lane_count, samples, lr, stop, push,
+                                 pull, chunks, segment, offsets)
 };
 
 /// What randomk draws its indices from: the same for all workers, another one in each step.
-inline std::uint64_t codec_key(Step step, std::uint32_t server_chunk) { return mix_seed(step, server_chunk); }
+inline std::uint64_t codec_key(Step step, std::uint32_t chunk) { return mix_seed(step, chunk); }
 
 struct ExchangeReply {
   Step oldest = 0;      ///< version of the chunk with the fewest updates
   Step newest = 0;      ///< and with the most
-  bool counted = true;  ///< false: for some chunk the gradient came too late
+  bool counted = true;  ///< false: for some chunk the gradient came too late, or for the second time
   bool stop = false;
   NLOHMANN_DEFINE_TYPE_INTRUSIVE(ExchangeReply, oldest, newest, counted, stop)
 };
@@ -86,10 +105,81 @@ struct LeaveRequest {
 
 struct ServerStats {
   std::uint64_t resident_bytes = 0;
-  std::uint64_t parameter_bytes = 0;
+  std::uint64_t parameter_bytes = 0;  ///< of all shards held, as primary or as backup
   std::uint64_t state_bytes = 0;
   std::uint64_t chunks = 0;
   NLOHMANN_DEFINE_TYPE_INTRUSIVE(ServerStats, resident_bytes, parameter_bytes, state_bytes, chunks)
+};
+
+/// How far a worker has got with a chunk (ssp, asp).
+struct WorkerClock {
+  MemberId member = 0;
+  bool started = false;
+  Step offset = 0;  ///< the slowest clock when it came
+  Step first = 0;   ///< the step of its first push
+  Step clock = 0;   ///< offset + steps since then
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(WorkerClock, member, started, offset, first, clock)
+  bool operator==(const WorkerClock&) const = default;
+};
+
+/// A whole chunk: this, and a ChunkImage as payload: its parameters, then its optimizer state, as floats.
+struct ChunkHeader {
+  std::uint32_t chunk = 0;
+  bool assigned = false;
+  bool stop = false;
+  Step version = 0;
+  Step updates = 0;
+  std::uint64_t history = 0;  ///< digest of all that was ever done to it: equal histories mean equal bits
+  std::vector<cluster::UnitRange> units;
+  std::vector<WorkerClock> clocks;
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(ChunkHeader, chunk, assigned, stop, version, updates, history, units, clocks)
+  bool operator==(const ChunkHeader&) const = default;
+};
+
+struct FetchRequest {
+  std::uint32_t chunk = 0;
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(FetchRequest, chunk)
+};
+
+struct SyncRequest {
+  MemberId from = 0;  ///< the primary
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(SyncRequest, from)
+};
+
+/// The chunks of all shards that the two share in these roles.
+struct SyncReply {
+  std::vector<std::uint32_t> chunks;
+  std::vector<std::uint64_t> histories;
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(SyncReply, chunks, histories)
+};
+
+struct InstallRequest {
+  MemberId from = 0;
+  ChunkHeader header;
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(InstallRequest, from, header)
+};
+
+/// One update of one chunk, as the primary made it; the summed gradient is in the payload, unless `empty`.
+struct ReplicaUpdate {
+  std::uint32_t chunk = 0;
+  Step version = 0;  ///< after it
+  bool empty = false;
+  Step updates = 0;  ///< UpdateInput
+  double lr = 0;
+  double scale = 1;
+  bool stop = false;
+  std::uint64_t history = 0;  ///< after it
+  MemberId worker = 0;        ///< whose unit it was (ssp, asp); 0 = of all (bsp)
+  Step step = 0;
+  std::uint64_t unit = 0;
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(ReplicaUpdate, chunk, version, empty, updates, lr, scale, stop, history, worker, step,
+                                 unit)
+};
+
+struct ReplicateRequest {
+  MemberId from = 0;
+  std::vector<ReplicaUpdate> updates;
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(ReplicateRequest, from, updates)
 };
 
 }  // namespace trireme::ps

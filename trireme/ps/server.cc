@@ -31,93 +31,203 @@ class Server::Impl final : public net::RequestHandler {
   ~Impl() override {
     service_.reset();  // no request arrives any more
     if (compute_) compute_->join();
+    if (!holdings_) return;
+    for (const auto& shard : holdings_->shards()) {  // chunks and those who wait for them keep each other alive
+      for (std::size_t i = 0; i < shard->size(); ++i) shard->chunk(i).enter(~View{0}, {}, nullptr);
+    }
+    for (const auto& replica : replicas_) replica->close("this server ends");
+    for (const auto& replica : replicas_) replica->join();
   }
 
   const net::Address& address() const { return service_->address(); }
 
-  void set_view(View view) { view_.store(view); }
+  void enter(const cluster::ViewInfo& view, MemberId self) {
+    const std::lock_guard lock(enter_mutex_);
+    enter_locked(view, self);
+  }
 
   ServerStats stats() const {
-    const auto tables = this->tables();
-    return {.resident_bytes = resident_bytes(),
-            .parameter_bytes = tables ? tables->parameter_bytes() : 0,
-            .state_bytes = tables ? tables->state_bytes() : 0,
-            .chunks = tables ? tables->size() : 0};
+    ServerStats stats{.resident_bytes = resident_bytes()};
+    const auto holdings = this->holdings();
+    if (!holdings) return stats;
+    for (const auto& shard : holdings->shards()) {
+      stats.parameter_bytes += shard->parameter_bytes();
+      stats.state_bytes += shard->state_bytes();
+      stats.chunks += shard->size();
+    }
+    return stats;
+  }
+
+  ServerStatus status() const {
+    ServerStatus status{.view = view_.load(), .replicas = {}};
+    const auto holdings = this->holdings();
+    if (!holdings) return status;
+    for (const auto& replica : holdings->replicas()) {
+      for (cluster::ShardReport& report : replica->reports()) status.replicas.push_back(std::move(report));
+    }
+    for (cluster::ShardReport& report : holdings->empty_shards()) status.replicas.push_back(std::move(report));
+    return status;
   }
 
   Chunk::Clocks clocks() const {
-    const auto tables = this->tables();
-    return tables ? tables->clocks() : Chunk::Clocks{};
+    const auto holdings = this->holdings();
+    return holdings ? holdings->clocks() : Chunk::Clocks{};
   }
 
   void on_request(const net::SessionPtr& session, net::InFrame frame) override {
-    check_view(frame.header);
     switch (frame.header.kind) {
       case kOpen:
         return open(session, frame);
+      case kStats:
+        return session->reply(frame.header, stats());
       case kAssign:
         return exchange(session, std::move(frame))->assign();
       case kExchange:
         return spread(exchange(session, std::move(frame)));
       case kLeave:
         return leave(session, frame);
-      case kStats:
-        return session->reply(frame.header, stats());
+      case kFetch:
+        return fetch(session, frame);
+      case kRestore:
+        return restore(session, frame);
+      case kSync:
+        return sync(session, frame);
+      case kInstall:
+        return install(session, frame);
+      case kReplicate:
+        return replicate(session, frame);
       default:
         fail<InvalidArgument>("a parameter server does not know request kind {}", frame.header.kind);
     }
   }
 
   void on_disconnect(const net::SessionPtr& session, const std::string& reason) override {
-    log_info("a worker's connection ended", {{"peer", session->peer()}, {"reason", reason}});
+    log_info("a connection ended", {{"peer", session->peer()}, {"reason", reason}});
   }
 
  private:
-  void check_view(const net::FrameHeader& header) const {
+  std::shared_ptr<const Holdings> holdings() const {
+    const std::lock_guard lock(mutex_);
+    return holdings_;
+  }
+
+  /// What requests of `header`'s view work on. Throws StaleView if that is not ours.
+  std::shared_ptr<const Holdings> holdings_for(const net::FrameHeader& header) const {
+    auto holdings = this->holdings();
     const View ours = view_.load();
     if (ours != 0 && header.view != ours) {
       fail<StaleView>("server {} is in view {}, the request in view {}: rejoin the job", options_.rank, ours,
                       header.view);
     }
+    if (!holdings) fail<InvalidArgument>("server {} has no tables yet: open them first", options_.rank);
+    return holdings;  // if it is older than the view by now, its chunks refuse
   }
 
-  std::shared_ptr<Tables> tables() const {
-    const std::lock_guard lock(mutex_);
-    return tables_;
+  // ---- Views.
+
+  void enter_locked(const cluster::ViewInfo& view, MemberId self) {
+    const View ours = view_.load();
+    if (view.view < ours) {
+      fail<StaleView>("server {} is in view {}, the request in view {}: rejoin the job", options_.rank, ours,
+                      view.view);
+    }
+    const auto known = std::ranges::find(view.servers, self, &cluster::MemberInfo::id);
+    if (view.view == 0 || known == view.servers.end()) {
+      fail<InvalidArgument>("member {} is no server of view {}", self, view.view);
+    }
+    if (view.view == ours) {
+      if (self != self_ || nlohmann::json(view) != nlohmann::json(info_)) {
+        fail<InvalidArgument>("server {} knows view {} with other members, or as another one of them", options_.rank,
+                              ours);
+      }
+      return;
+    }
+    if (tables_) tables_->check_view(view);
+    info_ = view;
+    self_ = self;
+    view_.store(view.view);
+    if (tables_) hold();
   }
 
-  Tables& open_tables() const {
-    const auto tables = this->tables();
-    if (!tables) fail<InvalidArgument>("server {} has no tables yet: open them first", options_.rank);
-    return *tables;  // never replaced once made
+  void create_tables(const JobTables& job) {
+    auto tables = std::make_shared<Tables>(job, options_.service.pool, options_.on_snapshot);
+    if (view_.load() != 0) tables->check_view(info_);
+    tables_ = std::move(tables);
+    if (view_.load() != 0) hold();
+  }
+
+  /// Takes the places that the present view gives this server.
+  void hold() {
+    if (!peers_) peers_ = std::make_unique<net::Loop>("server-peers");
+    const auto before = holdings();
+    const auto now = std::make_shared<Holdings>(tables_, info_, self_, before.get(), *peers_,
+                                                ReplicaOptions{.backup = {},
+                                                               .open = {},
+                                                               .secret = options_.service.door.secret,
+                                                               .transport = options_.transport,
+                                                               .timeout = options_.replica_timeout,
+                                                               .on_point = options_.on_point});
+    {
+      const std::lock_guard lock(mutex_);
+      holdings_ = now;
+    }
+    std::erase_if(replicas_, [](const auto& replica) { return replica->ended(); });
+    if (before) {
+      for (const auto& replica : before->replicas()) {
+        replica->close(fmt::format("view {} has ended: send it again in view {}", before->view(), info_.view));
+      }
+    }
+    for (const auto& replica : now->replicas()) {
+      replicas_.push_back(replica);
+      replica->start();
+    }
+    std::uint64_t bytes = 0;
+    std::size_t primaries = 0;
+    for (const auto& shard : now->shards()) {
+      bytes += shard->parameter_bytes();
+      primaries += now->is_primary(*shard) ? 1 : 0;
+    }
+    log_info("holds its part of the parameters", {{"view", info_.view},
+                                                  {"shards", now->shards().size()},
+                                                  {"primary", primaries},
+                                                  {"bytes", bytes},
+                                                  {"rule", to_string(tables_->description().update.rule)},
+                                                  {"consistency", to_string(tables_->description().consistency)}});
   }
 
   void open(const net::SessionPtr& session, const net::InFrame& frame) {
     const auto request = net::decode_body<OpenRequest>(frame.body_bytes());
-    std::shared_ptr<Tables> tables;
-    {
-      const std::lock_guard lock(mutex_);
-      if (tables_) {
-        tables_->check_same(request);
-      } else {
-        tables_ = std::make_shared<Tables>(request);
-        log_info("holds its part of the parameters", {{"tables", request.tables.size()},
-                                                      {"chunks", tables_->size()},
-                                                      {"bytes", tables_->parameter_bytes()},
-                                                      {"rule", to_string(request.update.rule)},
-                                                      {"consistency", to_string(request.consistency)}});
-      }
-      tables = tables_;
+    if (frame.header.view != request.view.view) {
+      fail<InvalidArgument>("a request of view {} opens view {}", frame.header.view, request.view.view);
     }
-    OpenReply reply;
-    if (session->channel().shares_memory()) reply.segment = session->channel().share(tables->segment());
+    std::shared_ptr<const Holdings> holdings;
+    {
+      const std::lock_guard lock(enter_mutex_);
+      if (tables_) {
+        tables_->check_same(request.job);
+      } else {  // all of it is checked before any of it is kept
+        Tables(request.job, options_.service.pool).check_view(request.view);
+      }
+      enter_locked(request.view, request.server);
+      if (!tables_) create_tables(request.job);
+      holdings = this->holdings();
+    }
+    OpenReply reply{.shares_memory = session->channel().shares_memory(), .shards = {}, .segments = {}};
+    for (const auto& shard : holdings->shards()) {
+      if (!reply.shares_memory || !holdings->is_primary(*shard) || shard->size() == 0) continue;
+      reply.shards.push_back(shard->number());
+      reply.segments.push_back(session->channel().share(shard->segment()));
+    }
     session->reply(frame.header, reply);
   }
 
+  // ---- Workers.
+
   std::shared_ptr<Exchange> exchange(const net::SessionPtr& session, net::InFrame frame) {
+    auto holdings = holdings_for(frame.header);
     auto request = net::decode_body<ExchangeRequest>(frame.body_bytes());
     if (frame.header.kind == kAssign) request.push = true;
-    return std::make_shared<Exchange>(session, std::move(frame), std::move(request), open_tables(),
+    return std::make_shared<Exchange>(session, std::move(frame), std::move(request), std::move(holdings),
                                       *options_.service.pool);
   }
 
@@ -132,17 +242,95 @@ class Server::Impl final : public net::RequestHandler {
     }
   }
 
-  void leave(const net::SessionPtr& session, const net::InFrame& frame) {
+  void leave(const net::SessionPtr& session, const net::InFrame& frame) const {
+    const auto holdings = holdings_for(frame.header);
     const auto request = net::decode_body<LeaveRequest>(frame.body_bytes());
-    Tables& tables = open_tables();
-    for (std::uint32_t i = 0; i < tables.size(); ++i) tables.chunk(i).leave(request.worker);
+    for (const auto& shard : holdings->shards()) {
+      for (std::size_t i = 0; i < shard->size() && holdings->is_primary(*shard); ++i) {
+        shard->chunk(i).leave(request.worker);
+      }
+    }
+    holdings->flush();
     session->reply(frame.header, Done{});
+  }
+
+  void fetch(const net::SessionPtr& session, const net::InFrame& frame) const {
+    const auto holdings = holdings_for(frame.header);
+    if (session->channel().shares_memory()) fail<InvalidArgument>("whole chunks travel over the network only");
+    const auto request = net::decode_body<FetchRequest>(frame.body_bytes());
+    const auto [header, image] = holdings->held(request.chunk).image();
+    session->reply(frame.header, header, {Bytes(image.memory.get(), image.bytes)}, image.memory);
+  }
+
+  void restore(const net::SessionPtr& session, const net::InFrame& frame) const {
+    const auto holdings = holdings_for(frame.header);
+    const auto header = net::decode_body<ChunkHeader>(frame.body_bytes());
+    holdings->primary_of(header.chunk)
+        .restore(header, floats_of(frame), frame.header.view, std::make_shared<Restoration>(session, frame.header));
+    holdings->flush();
+  }
+
+  // ---- Primaries, for their copies here.
+
+  void sync(const net::SessionPtr& session, const net::InFrame& frame) const {
+    const auto holdings = holdings_for(frame.header);
+    const auto request = net::decode_body<SyncRequest>(frame.body_bytes());
+    SyncReply reply;
+    for (const auto& shard : holdings->shards()) {
+      for (std::size_t i = 0; i < shard->size() && holdings->backs_up(*shard, request.from); ++i) {
+        reply.chunks.push_back(shard->chunk(i).index());
+        reply.histories.push_back(shard->chunk(i).history());
+      }
+    }
+    session->reply(frame.header, reply);
+  }
+
+  void install(const net::SessionPtr& session, const net::InFrame& frame) const {
+    const auto holdings = holdings_for(frame.header);
+    const auto request = net::decode_body<InstallRequest>(frame.body_bytes());
+    holdings->backup_of(request.header.chunk, request.from)
+        .install(request.header, floats_of(frame), frame.header.view);
+    session->reply(frame.header, Done{});
+  }
+
+  void replicate(const net::SessionPtr& session, const net::InFrame& frame) const {
+    const auto holdings = holdings_for(frame.header);
+    const auto request = net::decode_body<ReplicateRequest>(frame.body_bytes());
+    if (options_.on_point) options_.on_point(CrashPoint::kReceived);
+    std::span<const float> gradients = floats_of(frame);
+    const auto floats_for = [&](const ReplicaUpdate& update) {
+      return update.empty ? 0 : holdings->backup_of(update.chunk, request.from).parameters().size();
+    };
+    std::size_t expected = 0;
+    for (const ReplicaUpdate& update : request.updates) expected += floats_for(update);
+    if (expected != gradients.size()) {
+      fail<Corrupt>("updates for {} floats bring {}", expected, gradients.size());
+    }
+    for (const ReplicaUpdate& update : request.updates) {
+      const std::size_t count = floats_for(update);
+      holdings->backup_of(update.chunk, request.from).replicate(update, gradients.first(count), frame.header.view);
+      gradients = gradients.subspan(count);
+    }
+    if (options_.on_point) options_.on_point(CrashPoint::kRepeated);
+    session->reply(frame.header, Done{});
+  }
+
+  static std::span<const float> floats_of(const net::InFrame& frame) {
+    const MutableBytes payload = frame.payload_bytes();
+    if (payload.size() % sizeof(float) != 0) fail<Corrupt>("{} bytes are no floats", payload.size());
+    return {reinterpret_cast<const float*>(payload.data()), payload.size() / sizeof(float)};
   }
 
   ServerOptions options_;
   std::atomic<View> view_{0};
+  std::mutex enter_mutex_;                // one change of view at a time; guards the four below
+  std::shared_ptr<const Tables> tables_;  // set once
+  cluster::ViewInfo info_;
+  MemberId self_ = 0;
+  std::vector<std::shared_ptr<Replica>> replicas_;  // whose threads may run, of former views too: joined here
   mutable std::mutex mutex_;
-  std::shared_ptr<Tables> tables_;  // guarded by mutex_; set once
+  std::shared_ptr<const Holdings> holdings_;  // guarded by mutex_
+  std::unique_ptr<net::Loop> peers_;          // for the replicas
   std::optional<boost::asio::thread_pool> compute_;
   std::optional<net::Service> service_;
 };
@@ -153,9 +341,11 @@ Server::~Server() = default;
 
 const net::Address& Server::address() const { return impl_->address(); }
 
-void Server::set_view(View view) { impl_->set_view(view); }
+void Server::enter(const cluster::ViewInfo& view, MemberId self) { impl_->enter(view, self); }
 
 ServerStats Server::stats() const { return impl_->stats(); }
+
+ServerStatus Server::status() const { return impl_->status(); }
 
 Chunk::Clocks Server::clocks() const { return impl_->clocks(); }
 

@@ -1,55 +1,52 @@
 #include "trireme/ps/tables.h"
 
+#include <algorithm>
+#include <map>
+
 #include "trireme/base/error.h"
 
 namespace trireme::ps {
 namespace {
 
 // What a request can make us allocate.
-constexpr std::uint32_t kMaxParties = 1u << 16;                 // workers, servers, lanes
+constexpr std::uint32_t kMaxParties = 1u << 16;                 // workers, shards, lanes
 constexpr double kMaxFloats = static_cast<double>(1ull << 40);  // of all servers together
 constexpr double kMaxChunks = static_cast<double>(1u << 24);
 
-void check_description(const OpenRequest& description) {
-  if (description.workers == 0 || description.workers > kMaxParties || description.servers == 0 ||
-      description.servers > kMaxParties || description.lanes == 0 || description.lanes > kMaxParties ||
-      description.server >= description.servers) {
-    fail<InvalidArgument>("a job of {} workers, {} servers and {} lanes cannot be (server {})", description.workers,
-                          description.servers, description.lanes, description.server);
+const JobTables& checked(const JobTables& job) {
+  if (job.shards == 0 || job.shards > kMaxParties || job.lanes == 0 || job.lanes > kMaxParties) {
+    fail<InvalidArgument>("a job of {} shards and {} lanes cannot be", job.shards, job.lanes);
   }
   double floats = 0;
-  for (const TableSpec& table : description.tables) floats += static_cast<double>(table.elements);
-  if (floats > kMaxFloats || floats * sizeof(float) / static_cast<double>(description.max_chunk_bytes) > kMaxChunks) {
+  for (const TableSpec& table : job.tables) floats += static_cast<double>(table.elements);
+  if (floats > kMaxFloats || floats * sizeof(float) / static_cast<double>(job.max_chunk_bytes) > kMaxChunks) {
     fail<InvalidArgument>("tables of {} floats in chunks of {} bytes are more than a server can hold", floats,
-                          description.max_chunk_bytes);
+                          job.max_chunk_bytes);
   }
-  validate(description.update);
-  validate(description.consistency, description.workers);
+  validate(job.update);
+  return job;
 }
 
 }  // namespace
 
-Tables::Tables(const OpenRequest& description) : description_(description) {
-  check_description(description);
-  policy_ = {.update = description.update,
-             .consistency = description.consistency,
-             .workers = description.workers,
-             .lanes = description.lanes};
-  const Layout layout(description.tables, description.servers, {.max_chunk_bytes = description.max_chunk_bytes});
-  const std::uint32_t count = layout.server_chunks(description.server);
-  const std::uint64_t words = version_words_bytes(count);
-  parameter_bytes_ = layout.server_floats(description.server) * sizeof(float);
-  segment_ = net::Segment::create("trireme-parameters", words + parameter_bytes_);
-  segment_->seal_writes();
-  auto* word = reinterpret_cast<std::atomic<std::uint64_t>*>(segment_->bytes().data());
-  auto* floats = reinterpret_cast<float*>(segment_->bytes().data() + words);
-  for (const Layout::Chunk& chunk : layout.chunks()) {
-    if (chunk.place.server != description.server) continue;
-    chunks_.emplace_back(policy_, std::span(floats + chunk.server_offset, chunk.place.count), word++);
-  }
+Tables::Tables(const JobTables& description, std::shared_ptr<net::BufferPool> pool, SnapshotHook on_snapshot)
+    : description_(checked(description)),
+      layout_(description.tables, description.shards, {.max_chunk_bytes = description.max_chunk_bytes}),
+      policy_{.update = description.update,
+              .consistency = description.consistency,
+              .lanes = description.lanes,
+              .pool = std::move(pool),
+              .snapshot_every = 0,
+              .on_snapshot = {}} {
+  if (!on_snapshot || description.checkpoint_every == 0 || !description.consistency.synchronous()) return;
+  snapshots_ = std::make_unique<SnapshotCollector>(layout_, std::move(on_snapshot));
+  policy_.snapshot_every = description.checkpoint_every;
+  policy_.on_snapshot = [this](const ChunkHeader& header, ChunkImage image) {
+    snapshots_->add(header, std::move(image));
+  };
 }
 
-void Tables::check_same(const OpenRequest& other) const {
+void Tables::check_same(const JobTables& other) const {
   const nlohmann::json ours(description_);
   const nlohmann::json theirs(other);
   for (const auto& [field, value] : ours.items()) {
@@ -62,22 +59,125 @@ void Tables::check_same(const OpenRequest& other) const {
   }
 }
 
-Chunk& Tables::chunk(std::uint32_t index) {
-  if (index >= chunks_.size()) fail<InvalidArgument>("there is no chunk {} here, only {}", index, chunks_.size());
-  return chunks_[index];
+void Tables::check_view(const cluster::ViewInfo& view) const {
+  if (view.shards.size() < description_.shards || view.shards.size() > kMaxParties) {
+    fail<InvalidArgument>("view {} has places for {} shards, the tables need {}", view.view, view.shards.size(),
+                          description_.shards);
+  }
+  if (view.workers.empty() || view.workers.size() > kMaxParties) {
+    fail<InvalidArgument>("view {} of {} workers cannot be", view.view, view.workers.size());
+  }
+  validate(description_.consistency, static_cast<std::uint32_t>(view.workers.size()));
+  const auto known = [&](MemberId id) {
+    return std::ranges::find(view.servers, id, &cluster::MemberInfo::id) != view.servers.end();
+  };
+  for (const cluster::ShardPlace& place : view.shards) {
+    const bool good = known(place.primary) && (place.backup == 0 || known(place.backup));
+    if (!good || place.primary == place.backup) {
+      fail<InvalidArgument>("view {} places a shard on members {} and {}, which are not two of its servers", view.view,
+                            place.primary, place.backup);
+    }
+  }
 }
 
-Chunk::Clocks Tables::clocks() {
-  if (chunks_.empty()) return {};
-  Chunk::Clocks clocks = chunks_.front().clocks();
-  for (Chunk& chunk : chunks_) clocks.spread_max = std::max(clocks.spread_max, chunk.clocks().spread_max);
+Holdings::Holdings(std::shared_ptr<const Tables> tables, const cluster::ViewInfo& view, MemberId self,
+                   const Holdings* before, net::Loop& loop, const ReplicaOptions& replica)
+    : tables_(std::move(tables)), view_(view), self_(self), by_number_(view.shards.size()) {
+  std::map<MemberId, std::vector<ReplicatedShard>> copies;  // by backup
+  for (std::uint32_t number = 0; number < tables_->layout().shards(); ++number) {
+    const cluster::ShardPlace& place = view.shards[number];
+    if (place.primary != self && place.backup != self) continue;
+    std::shared_ptr<Shard>& shard = by_number_[number];
+    if (before != nullptr) shard = before->by_number_[number];
+    if (!shard) shard = std::make_shared<Shard>(tables_->layout(), number, tables_->policy());
+    held_.push_back(shard);
+    if (place.primary == self && place.backup != 0) {
+      copies[place.backup].push_back({.shard = shard, .number = number, .in_sync = place.in_sync});
+    }
+  }
+  std::vector<std::shared_ptr<Replica>> by_shard(view.shards.size());
+  for (auto& [backup, shards] : copies) {
+    ReplicaOptions options = replica;
+    options.backup = *std::ranges::find(view.servers, backup, &cluster::MemberInfo::id);
+    options.from = self;
+    options.open = {.job = tables_->description(), .view = view, .server = backup};
+    std::vector<std::uint32_t> numbers;
+    for (const ReplicatedShard& shard : shards) numbers.push_back(shard.number);
+    replicas_.push_back(std::make_shared<Replica>(loop, std::move(options), std::move(shards)));
+    for (const std::uint32_t number : numbers) by_shard[number] = replicas_.back();
+  }
+  std::vector<MemberId> workers;
+  for (const cluster::MemberInfo& worker : view.workers) workers.push_back(worker.id);
+  const auto enter = [&](const std::shared_ptr<Shard>& shard, const std::shared_ptr<Replica>& to) {
+    for (std::size_t i = 0; i < shard->size(); ++i) shard->chunk(i).enter(view.view, workers, to);
+  };
+  if (SnapshotCollector* snapshots = tables_->snapshots()) {
+    std::set<std::uint32_t> chunks;
+    for (const auto& shard : held_) {
+      for (std::size_t i = 0; i < shard->size() && is_primary(*shard); ++i) chunks.insert(shard->chunk(i).index());
+    }
+    snapshots->expect(std::move(chunks));
+  }
+  for (const auto& shard : held_) enter(shard, by_shard[shard->number()]);
+  if (before == nullptr) return;
+  for (const auto& shard : before->held_) {
+    if (!by_number_[shard->number()]) enter(shard, nullptr);  // gone from here: whoever waits has to know
+  }
+}
+
+const std::shared_ptr<Shard>& Holdings::shard_of(std::uint32_t chunk) const {
+  const auto& chunks = tables_->layout().chunks();
+  if (chunk >= chunks.size()) fail<InvalidArgument>("there is no chunk {}, only {}", chunk, chunks.size());
+  return by_number_[chunks[chunk].place.shard];
+}
+
+Chunk& Holdings::held(std::uint32_t chunk) const {
+  const auto& shard = shard_of(chunk);
+  if (!shard) {
+    fail<InvalidArgument>("chunk {} has no copy on member {} in view {}: it is of shard {}", chunk, self_, view_.view,
+                          tables_->layout().chunks()[chunk].place.shard);
+  }
+  return shard->chunk(tables_->layout().chunks()[chunk].shard_index);
+}
+
+Chunk& Holdings::primary_of(std::uint32_t chunk) const {
+  const auto& shard = shard_of(chunk);
+  if (!shard || !is_primary(*shard)) {
+    fail<InvalidArgument>("member {} is not the primary of chunk {} in view {}", self_, chunk, view_.view);
+  }
+  return shard->chunk(tables_->layout().chunks()[chunk].shard_index);
+}
+
+Chunk& Holdings::backup_of(std::uint32_t chunk, MemberId from) const {
+  const auto& shard = shard_of(chunk);
+  if (!shard || !backs_up(*shard, from)) {
+    fail<InvalidArgument>("member {} does not back up chunk {} for member {} in view {}", self_, chunk, from,
+                          view_.view);
+  }
+  return shard->chunk(tables_->layout().chunks()[chunk].shard_index);
+}
+
+std::vector<cluster::ShardReport> Holdings::empty_shards() const {
+  std::vector<cluster::ShardReport> reports;
+  for (std::uint32_t number = tables_->layout().shards(); number < view_.shards.size(); ++number) {
+    const cluster::ShardPlace& place = view_.shards[number];
+    if (place.primary != self_ || place.backup == 0) continue;
+    reports.push_back({.shard = number, .backup = place.backup, .in_sync = true, .failure = ""});
+  }
+  return reports;
+}
+
+Chunk::Clocks Holdings::clocks() const {
+  Chunk::Clocks clocks;
+  for (const auto& shard : held_) {
+    for (std::size_t i = 0; i < shard->size() && is_primary(*shard); ++i) {
+      Chunk::Clocks one = shard->chunk(i).clocks();
+      const Step spread = std::max(clocks.spread_max, one.spread_max);
+      if (clocks.finished.empty()) clocks = std::move(one);
+      clocks.spread_max = spread;
+    }
+  }
   return clocks;
-}
-
-std::uint64_t Tables::state_bytes() const {
-  std::uint64_t bytes = 0;
-  for (const Chunk& chunk : chunks_) bytes += chunk.state_bytes();
-  return bytes;
 }
 
 }  // namespace trireme::ps

@@ -1,42 +1,87 @@
 #pragma once
 
-#include <deque>
 #include <memory>
-#include <mutex>
-#include <string>
 #include <vector>
 
-#include "trireme/net/segment.h"
-#include "trireme/ps/chunk.h"
 #include "trireme/ps/layout.h"
 #include "trireme/ps/protocol.h"
+#include "trireme/ps/replica.h"
+#include "trireme/ps/shard.h"
+#include "trireme/ps/snapshot.h"
 
 namespace trireme::ps {
 
-/// The chunks that one server holds, in one shared segment: version words, then parameters.
+/// A job's tables as every server knows them, whatever part of them it holds. Immutable.
 class Tables {
  public:
-  explicit Tables(const OpenRequest& description);
+  /// Throws InvalidArgument if they cannot be, or are more than a server can hold.
+  /// With `on_snapshot`, and where the description asks for it, the primaries' chunks are given to it version by
+  /// version.
+  Tables(const JobTables& description, std::shared_ptr<net::BufferPool> pool, SnapshotHook on_snapshot = {});
 
   /// Throws InvalidArgument, naming the difference, if `other` describes another job.
-  void check_same(const OpenRequest& other) const;
+  void check_same(const JobTables& other) const;
 
-  Chunk& chunk(std::uint32_t index);  ///< throws InvalidArgument if there is none
-  std::size_t size() const { return chunks_.size(); }
-  const codec::Spec& codec() const { return description_.codec; }
-  const std::shared_ptr<net::Segment>& segment() const { return segment_; }
-  std::uint64_t parameter_bytes() const { return parameter_bytes_; }
-  std::uint64_t state_bytes() const;
+  /// Throws InvalidArgument if `view` has no place for these tables, or one that cannot be.
+  void check_view(const cluster::ViewInfo& view) const;
 
-  /// The workers' clocks at one moment, and the largest spread any chunk has seen.
-  Chunk::Clocks clocks();
+  const JobTables& description() const { return description_; }
+  const Layout& layout() const { return layout_; }
+  const ChunkPolicy& policy() const { return policy_; }
+  SnapshotCollector* snapshots() const { return snapshots_.get(); }  ///< null = none are taken
 
  private:
-  OpenRequest description_;
+  JobTables description_;
+  Layout layout_;
+  std::unique_ptr<SnapshotCollector> snapshots_;
   ChunkPolicy policy_;
-  std::shared_ptr<net::Segment> segment_;
-  std::deque<Chunk> chunks_;
-  std::uint64_t parameter_bytes_ = 0;
+};
+
+/// What one server holds in one view, as primary or as backup. Immutable but for what is inside the chunks; requests
+/// keep it alive while they work on it.
+class Holdings {
+ public:
+  /// Takes over the shards of `before` (null: none) that this server still has a place for, makes those that are new,
+  /// and brings all their chunks into `view`; `before` ends with that. The replicas have not started.
+  Holdings(std::shared_ptr<const Tables> tables, const cluster::ViewInfo& view, MemberId self, const Holdings* before,
+           net::Loop& loop, const ReplicaOptions& replica);
+
+  /// The chunk that Layout::chunks() numbers so. Throws InvalidArgument if there is none, or this server is not its
+  /// primary (`primary_of`), or has no copy (`held`), or is not its backup while `from` is the primary (`backup_of`).
+  Chunk& primary_of(std::uint32_t chunk) const;
+  Chunk& held(std::uint32_t chunk) const;
+  Chunk& backup_of(std::uint32_t chunk, MemberId from) const;
+
+  const Tables& tables() const { return *tables_; }
+  View view() const { return view_.view; }
+  bool is_primary(const Shard& shard) const { return view_.shards[shard.number()].primary == self_; }
+  bool backs_up(const Shard& shard, MemberId primary) const {
+    const cluster::ShardPlace& place = view_.shards[shard.number()];
+    return place.backup == self_ && place.primary == primary;
+  }
+  const std::vector<std::shared_ptr<Shard>>& shards() const { return held_; }  ///< all that are here
+  const std::vector<std::shared_ptr<Replica>>& replicas() const { return replicas_; }
+
+  /// Sends what requests have left for the backups.
+  void flush() const {
+    for (const auto& replica : replicas_) replica->flush();
+  }
+
+  /// Reports about the shards that these tables are too small for: their copies are in sync, there is nothing in them.
+  std::vector<cluster::ShardReport> empty_shards() const;
+
+  /// The workers' clocks at one moment, and the largest spread any chunk has seen.
+  Chunk::Clocks clocks() const;
+
+ private:
+  const std::shared_ptr<Shard>& shard_of(std::uint32_t chunk) const;
+
+  std::shared_ptr<const Tables> tables_;
+  cluster::ViewInfo view_;
+  MemberId self_;
+  std::vector<std::shared_ptr<Shard>> by_number_;  // null = not here
+  std::vector<std::shared_ptr<Shard>> held_;
+  std::vector<std::shared_ptr<Replica>> replicas_;  // one per server that backs up something of ours
 };
 
 }  // namespace trireme::ps

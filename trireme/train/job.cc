@@ -34,7 +34,8 @@ struct Job::LocalCluster {
                                      const auto clocks = server->clocks();
                                      return cluster::ClockReport{clocks.finished, clocks.spread_max};
                                    }});
-        server->set_view(member.view().view);
+        const cluster::ViewInfo view = member.view();
+        server->enter(view, view.servers[member.rank()].id);
         std::mutex mutex;
         std::unique_lock lock(mutex);
         std::condition_variable_any().wait(lock, stop, [] { return false; });

@@ -8,12 +8,10 @@ namespace trireme {
 ParameterServer::ParameterServer(Job& job, ParameterServerOptions options)
     : options_(options),
       chief_(job.chief()),
-      client_(job.loop(), {.worker = job.rank(),
-                           .workers = job.workers(),
+      client_(job.loop(), {.member = job.view().workers[job.rank()].id,
+                           .view = job.view(),
                            .lanes = options.lanes,
-                           .view = job.view().view,
                            .secret = job.place().secret,
-                           .servers = job.view().server_addresses(),
                            .transport = job.place().transport,
                            .bits_per_second = job.place().bits_per_second}) {}
 
@@ -77,26 +75,35 @@ std::span<float> ParameterServer::gradient(std::size_t i) { return client_.gradi
 void ParameterServer::add(std::size_t i) {
   const auto full = buckets_.add(i);
   if (!full) return;
-  client_.push(
-      buckets_.members(*full),
-      {.step = info_.step, .lanes = info_.lanes, .samples = info_.samples, .lr = info_.lr, .stop = info_.stop});
+  client_.push(buckets_.members(*full), {.step = info_.step,
+                                         .unit = info_.unit,
+                                         .lanes = info_.lanes,
+                                         .samples = info_.samples,
+                                         .lr = info_.lr,
+                                         .stop = info_.stop});
 }
 
 Commit ParameterServer::finish() {
   const ps::StepOutcome outcome = client_.finish();
-  copy_to_device();
+  take_parameters();
   return {.version = outcome.newest, .counted = outcome.counted, .stop = outcome.stop};
 }
 
 void ParameterServer::refresh() {
   client_.pull();
-  copy_to_device();
+  take_parameters();
 }
 
-void ParameterServer::copy_to_device() {
+/// Makes the client's parameters, which may lie elsewhere after each step, the module's.
+void ParameterServer::take_parameters() {
   torch::NoGradGuard no_grad;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    if (!parameters_[i].is_cpu()) parameters_[i].copy_(host_view(i));
+    torch::Tensor host = host_view(i);
+    if (!parameters_[i].is_cpu()) {
+      parameters_[i].copy_(host);
+    } else if (parameters_[i].data_ptr() != host.data_ptr()) {
+      parameters_[i].set_data(host);
+    }
   }
 }
 

@@ -39,7 +39,7 @@ class ParameterServer final : public Strategy {
   std::optional<Communication> communication() const override;
 
  private:
-  void copy_to_device();
+  void take_parameters();
   torch::Tensor host_view(std::size_t i);
 
   ParameterServerOptions options_;

@@ -43,12 +43,12 @@ RunCheckpoints::RunCheckpoints(std::filesystem::path folder, const CheckpointOpt
 }
 
 void RunCheckpoints::start_writer() {
-  writer_ = std::make_unique<checkpoint::Writer>(checkpoint::WriterOptions{
-      .folder = folder_,
-      .retention = {.keep_last = options_.keep_last, .keep_best = options_.keep_best},
-      .bytes_per_second = options_.bytes_per_second,
-      .complete_within = kPartsWithin,
-      .on_done = log_report});
+  writer_ = std::make_unique<checkpoint::Writer>(
+      checkpoint::WriterOptions{.folder = folder_,
+                                .retention = {.keep_last = options_.keep_last, .keep_best = options_.keep_best},
+                                .bytes_per_second = options_.bytes_per_second,
+                                .complete_within = kPartsWithin,
+                                .on_done = log_report});
 }
 
 void RunCheckpoints::write(const WriterPlace& place, const Advance& at, const std::vector<NamedParameter>& state,
@@ -115,9 +115,10 @@ std::optional<RunCheckpoints::Restored> RunCheckpoints::restore(const std::vecto
     const checkpoint::TensorInfo wanted = describe(piece);
     const checkpoint::TensorInfo* there = saved.find(piece.name);
     if (there == nullptr || *there != wanted) {
-      fail<InvalidArgument>("checkpoint {} does not fit this run: '{}' is {} there; was it written by another model or "
-                            "optimizer?",
-                            newest->string(), piece.name, there == nullptr ? "missing" : "of another shape or type");
+      fail<InvalidArgument>(
+          "checkpoint {} does not fit this run: '{}' is {} there; was it written by another model or "
+          "optimizer?",
+          newest->string(), piece.name, there == nullptr ? "missing" : "of another shape or type");
     }
     torch::Tensor host = piece.tensor.detach().to(torch::kCPU).contiguous();
     saved.read(piece.name, 0, {static_cast<std::byte*>(host.data_ptr()), host.nbytes()});
@@ -125,10 +126,9 @@ std::optional<RunCheckpoints::Restored> RunCheckpoints::restore(const std::vecto
     if (host.data_ptr() != target.data_ptr()) target.copy_(host);
   }
   log_info("goes on from a checkpoint", {{"step", saved.step()}, {"folder", newest->string()}});
-  return Restored{.at = {.fresh = false,
-                         .version = saved.step(),
-                         .updates = saved.meta().value("updates", saved.step())},
-                  .meta = saved.meta()};
+  return Restored{
+      .at = {.fresh = false, .version = saved.step(), .updates = saved.meta().value("updates", saved.step())},
+      .meta = saved.meta()};
 }
 
 }  // namespace trireme

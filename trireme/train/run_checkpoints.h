@@ -35,8 +35,8 @@ class RunCheckpoints {
 
   /// Copies this worker's share of `state` (which may lie on a GPU) and writes it in the background. If the one before
   /// is still being written, this one is left out, unless `wait`: then that one's end is awaited.
-  void write(const WriterPlace& place, const Advance& at, const std::vector<NamedParameter>& state,
-             nlohmann::json meta, std::optional<double> score, bool wait = false);
+  void write(const WriterPlace& place, const Advance& at, const std::vector<NamedParameter>& state, nlohmann::json meta,
+             std::optional<double> score, bool wait = false);
 
   /// Waits until what was begun is on disk; on rank 0 until the checkpoint is complete. A warning in the log if not.
   void finish(Deadline deadline);

@@ -12,9 +12,10 @@ namespace trireme {
 
 /// What a step's gradients stand for.
 struct StepInfo {
-  Step step = 0;       ///< steps this worker has finished
-  LaneRange lanes;     ///< whose gradients this worker sums
-  double samples = 0;  ///< in these lanes
+  Step step = 0;           ///< steps this worker has finished
+  std::uint64_t unit = 0;  ///< leased work: which piece it is, step * lanes + lane
+  LaneRange lanes;         ///< whose gradients this worker sums
+  double samples = 0;      ///< in these lanes
   double lr = 0;
   bool stop = false;     ///< this worker wants everybody to stop after this step
   bool regroup = false;  ///< this worker wants everybody to meet in the next view after this step

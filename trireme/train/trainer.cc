@@ -180,6 +180,7 @@ class Trainer::Run final : public TrainControl {
     const auto samples = static_cast<double>(work.samples());
     trace(observe::StepEvent::Kind::kBegin, work);
     strategy_->begin({.step = plan_.leased ? clock_ : step,
+                      .unit = step * plan_.lanes + work.lanes.first,
                       .lanes = work.lanes,
                       .samples = samples,
                       .lr = lr,
