@@ -128,13 +128,7 @@ class Master::Impl final : public net::RequestHandler {
       board_ = ProgressBoard(*plan_, options_.shape.workers, Clock::now());
       leases_ = LeaseBook(plan_->leased ? plan_->steps * plan_->lanes : 0, options_.shape.workers);
     }
-    const auto remember = [&](Role role, const MemberInfo& info) {
-      Member& member = members_.add(info, role);
-      member.last_heard = Clock::now() + kFindUsWithin;
-      member.in_view = true;
-    };
-    for (const MemberInfo& worker : view_.workers) remember(Role::kWorker, worker);
-    for (const MemberInfo& server : view_.servers) remember(Role::kServer, server);
+    members_.remember(view_, Clock::now() + kFindUsWithin);
     log_info("takes over the job",
              {{"view", view_.view}, {"state", to_string(state_)}, {"members", members_.all().size()}});
   }

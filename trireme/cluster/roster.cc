@@ -40,6 +40,18 @@ Member& Roster::add(const MemberInfo& info, Role role) {
   return member;
 }
 
+void Roster::remember(const ViewInfo& view, Deadline::Clock::time_point heard) {
+  const auto add_all = [&](const std::vector<MemberInfo>& members, Role role) {
+    for (const MemberInfo& info : members) {
+      Member& member = add(info, role);
+      member.last_heard = heard;
+      member.in_view = true;
+    }
+  };
+  add_all(view.workers, Role::kWorker);
+  add_all(view.servers, Role::kServer);
+}
+
 std::vector<MemberId> Roster::workers() const {
   std::map<std::uint32_t, MemberId> by_slot;
   for (const auto& [id, member] : members_) {

@@ -43,6 +43,9 @@ class Roster {
 
   Member& add(const MemberInfo& info, Role role);
 
+  /// Takes in the members of a view that another master formed, as last heard at `heard`.
+  void remember(const ViewInfo& view, Deadline::Clock::time_point heard);
+
   /// The living workers, by slot.
   std::vector<MemberId> workers() const;
 
