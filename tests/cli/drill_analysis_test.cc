@@ -169,6 +169,12 @@ TEST(Audit, AStepThatASurvivorHadAlreadyIsRepeated) {
   EXPECT_THAT(found.first_problem, HasSubstr("lane 0 of step 0 took effect more than once"));
 }
 
+TEST(Audit, ASurvivorThatGoesBackRepeatsNothing) {
+  Story story;
+  story.begin(0, 0, 1, 0).begin(0, 0, 1, 1).commit(10, 0, 1, 0).alone(60, 0, 2, 0);
+  EXPECT_EQ(audit_work(story.events, {.steps = 1, .lanes = 4, .rolls_back = true}).first_problem, "");
+}
+
 TEST(Audit, WhatNobodyDidIsMissing) {
   Story story;
   story.together(0, 0, 1).together(20, 2, 1);
@@ -239,11 +245,17 @@ TEST_F(DrillReports, SayWhatIsWrong) {
   EXPECT_EQ(problems_of(report_).size(), 2u);
 }
 
+TEST_F(DrillReports, WithoutAFaultNothingIsProven) {
+  report_.recoveries.clear();
+  EXPECT_THAT(problems_of(report_), ::testing::ElementsAre(HasSubstr("no fault was injected")));
+}
+
 TEST_F(DrillReports, AFailedRunIsOneProblem) {
   report_.failure = "server 0 died";
   report_.parameters_sha256 = "";
   report_.audit = {.samples_missing = 300, .first_problem = "x"};
   EXPECT_EQ(problems_of(report_), std::vector<std::string>{"the run failed: server 0 died"});
+  EXPECT_DOUBLE_EQ(report_.goodput(), 0);
 }
 
 }  // namespace

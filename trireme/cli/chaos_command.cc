@@ -64,9 +64,10 @@ launch::FaultPlanOptions plan_of(const ChaosFlags& flags) {
 WorkPlan work_of(const TrainFlags& flags) {
   const auto sampler = std::make_shared<data::Sampler>(data::SamplerConfig{
       .samples = load_data(flags).train->size(), .batch = flags.batch, .lanes = flags.lanes, .shuffle = false});
-  return {.lanes = flags.lanes, .leased = leased(flags), .samples = [sampler](Step step, Lane lane) {
-            return sampler->indices(step, lane).size();
-          }};
+  return {.lanes = flags.lanes,
+          .leased = leased(flags),
+          .rolls_back = cluster::parse_strategy(flags.strategy).kind == cluster::StrategyChoice::Kind::kLocalSgd,
+          .samples = [sampler](Step step, Lane lane) { return sampler->indices(step, lane).size(); }};
 }
 
 int chaos(const ChaosFlags& flags, const std::string& config) {

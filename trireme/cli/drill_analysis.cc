@@ -46,11 +46,13 @@ struct History {
     }
   }
 
-  /// Whether what `attempt` of `view` made was there when the step was begun again: one of those who had it was.
-  bool lived_on(const std::map<View, Attempt>& attempts, View view, const Attempt& attempt) const {
+  /// Whether what `attempt` of `view` made was there when the step was begun again: one of those who had it was, and
+  /// has not gone back.
+  bool lived_on(const std::map<View, Attempt>& attempts, View view, const Attempt& attempt, bool rolls_back) const {
     const auto again = std::find_if(attempts.upper_bound(view), attempts.end(),
                                     [](const auto& entry) { return !entry.second.begun.empty(); });
     if (again == attempts.end()) return true;
+    if (rolls_back) return false;
     const auto& present = members.at(again->first);
     return std::ranges::any_of(attempt.committed, [&](const auto& entry) { return present.contains(entry.first); });
   }
@@ -83,7 +85,7 @@ void audit_lane(const std::map<View, Attempt>& attempts, const History& history,
   for (const auto& [view, attempt] : attempts) {
     begun = begun || std::ranges::any_of(attempt.begun, [&](const LaneRange& range) { return covers(range, lane); });
     committed = committed || !attempt.committed.empty();
-    if (attempt.committed.empty() || !history.lived_on(attempts, view, attempt)) continue;
+    if (attempt.committed.empty() || !history.lived_on(attempts, view, attempt, plan.rolls_back)) continue;
     effects += static_cast<std::uint64_t>(
         std::ranges::count_if(attempt.committed, [&](const auto& entry) { return covers(entry.second, lane); }));
   }

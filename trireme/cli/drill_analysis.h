@@ -44,7 +44,8 @@ std::vector<Recovery> find_recoveries(std::span<const InjectedFault> faults, Eve
 struct WorkPlan {
   Step steps = 0;
   Lane lanes = 1;
-  bool leased = false;  ///< asynchronous: single units
+  bool leased = false;      ///< asynchronous: single units
+  bool rolls_back = false;  ///< local-sgd: those who live go back to the last average too, and do it again from there
   std::function<std::uint64_t(Step, Lane)> samples = [](Step, Lane) { return 1; };
 };
 

@@ -90,6 +90,7 @@ std::string list_totals(const DrillReport& report) {
 }  // namespace
 
 double DrillReport::goodput() const {
+  if (reference && !failure.empty()) return 0;
   return reference && reference->rate() > 0 ? pace.rate() / reference->rate()
                                             : std::numeric_limits<double>::quiet_NaN();
 }
@@ -97,6 +98,9 @@ double DrillReport::goodput() const {
 std::vector<std::string> problems_of(const DrillReport& report) {
   std::vector<std::string> problems;
   if (!report.failure.empty()) problems.push_back("the run failed: " + report.failure);
+  if (report.failure.empty() && report.recoveries.empty()) {
+    problems.emplace_back("no fault was injected, so nothing was tried: it takes more steps (--steps, --step-ms)");
+  }
   if (report.failure.empty() && compares(report) && report.parameters_sha256 != report.reference_sha256) {
     problems.emplace_back("the parameters are not those of the undisturbed run");
   }

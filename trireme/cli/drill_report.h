@@ -25,7 +25,8 @@ struct DrillReport {
   std::vector<Growth> growth;     ///< of a soak
   std::string folder;
 
-  /// Useful steps per step that an undisturbed run makes in the same time; NaN without a reference.
+  /// Useful steps per step that an undisturbed run makes in the same time; NaN without a reference. A run that failed
+  /// has made nothing of use.
   double goodput() const;
 };
 
