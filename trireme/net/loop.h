@@ -18,7 +18,7 @@ class Loop {
   ~Loop() { stop(); }
 
   /// Ends the threads and joins them, then runs what is ready (such as the ends of closed channels) on the calling
-  /// thread; nothing runs afterwards.
+  /// thread; nothing runs afterwards. Once: a second call does nothing.
   void stop();
 
   asio::io_context& context() { return *context_; }
@@ -32,6 +32,7 @@ class Loop {
   std::shared_ptr<asio::io_context> context_ = std::make_shared<asio::io_context>();
   asio::executor_work_guard<asio::io_context::executor_type> work_;
   std::vector<std::jthread> threads_;
+  bool stopped_ = false;
 };
 
 /// Names the calling thread for debuggers and `top -H` (15 characters at most are kept).

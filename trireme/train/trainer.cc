@@ -93,7 +93,6 @@ class Trainer::Run final : public TrainControl {
 
   /// Trains in one view after the other, until the end.
   TrainResult train() {
-    started_ = Deadline::Clock::now();
     for (;;) {
       try {
         enter_view();
@@ -135,6 +134,7 @@ class Trainer::Run final : public TrainControl {
     }
     if (job_.chief() && !std::exchange(entered_, true)) restore();
     clock_ = next_step_ = strategy_->meet();
+    if (started_ == Deadline::Clock::time_point{}) started_ = Deadline::Clock::now();
     epoch_ = sampler_->epoch_of(clock_);
     stream_ = plan_.leased
                   ? make_leased_stream(train_, sampler_, job_.membership())
@@ -407,7 +407,7 @@ class Trainer::Run final : public TrainControl {
   std::optional<LaneComputer> computer_;
   std::unique_ptr<WorkStream> stream_;                // of the present view
   std::vector<std::shared_ptr<Callback>> callbacks_;  // the chief's
-  Deadline::Clock::time_point started_;
+  Deadline::Clock::time_point started_{};  // training, after all have met for the first time
   Step clock_ = 0;  // steps this worker has finished
   std::uint64_t epoch_ = 0;
   Step next_step_ = 0;
