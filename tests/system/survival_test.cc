@@ -20,9 +20,10 @@ using Flags = std::vector<std::string>;
 /// A run of `kSteps` steps on four lanes, long enough to be disturbed several times.
 class Survival : public ::testing::Test {
  protected:
-  static constexpr int kSteps = 3000;
+  static constexpr int kSteps = 2500;
 
-  Flags flags(const std::string& out, const std::string& workers) const {
+  /// Slow enough that whoever was killed is back before the end.
+  Flags flags(const std::string& out, const std::string& workers, const std::string& step_ms = "5") const {
     return {"train",
             "--json",
             "--model",
@@ -33,6 +34,8 @@ class Survival : public ::testing::Test {
             "allreduce",
             "--steps",
             std::to_string(kSteps),
+            "--step-ms",
+            step_ms,
             "--lanes",
             "4",
             "--batch",
@@ -47,7 +50,7 @@ class Survival : public ::testing::Test {
 
   /// What nobody disturbed.
   std::string reference() {
-    const Outcome outcome = run_trireme(folder_, flags("reference", "1"));
+    const Outcome outcome = run_trireme(folder_, flags("reference", "1", "0"));
     EXPECT_EQ(outcome.status, 0) << outcome.err;
     return outcome.json().value("parameters_sha256", "none");
   }
