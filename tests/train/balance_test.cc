@@ -1,9 +1,11 @@
 // Servers hold equal parts of real models.
 
 #include <algorithm>
+#include <map>
 
 #include <gtest/gtest.h>
 
+#include "trireme/cluster/protocol.h"
 #include "trireme/models/model.h"
 #include "trireme/ps/layout.h"
 
@@ -20,11 +22,17 @@ std::vector<ps::TableSpec> tables_of(const Model& model) {
 
 /// The two servers' parts differ by less than one chunk.
 void expect_balanced(const std::vector<ps::TableSpec>& tables) {
-  const ps::Layout layout(tables, 2);
+  const cluster::ViewInfo view = cluster::first_view(/*workers=*/1, std::vector<net::Address>(2));
+  const ps::Layout layout(tables, static_cast<std::uint32_t>(view.shards.size()));
   std::uint64_t chunk = 0;
   for (const auto& each : layout.chunks()) chunk = std::max(chunk, each.place.count);
-  const std::uint64_t a = layout.server_floats(0);
-  const std::uint64_t b = layout.server_floats(1);
+  std::map<cluster::MemberId, std::uint64_t> floats;
+  for (std::uint32_t shard = 0; shard < layout.shards(); ++shard) {
+    floats[view.shards[shard].primary] += layout.shard_floats(shard);
+  }
+  ASSERT_EQ(floats.size(), 2u);
+  const std::uint64_t a = floats.begin()->second;
+  const std::uint64_t b = floats.rbegin()->second;
   EXPECT_LT(std::max(a, b) - std::min(a, b), chunk);
   EXPECT_LE(chunk * sizeof(float), 1u << 20);
   EXPECT_GE(a + b, layout.worker_floats());
