@@ -80,6 +80,7 @@ TEST(LocalSgd, MeetingAtEveryStepIsPlainAveraging) {
       const auto toy = std::make_shared<Toy>(1.0f);
       const auto strategy = make(ranks);
       strategy->attach(toy);
+      strategy->meet();
       for (int step = 0; step < 20; ++step) {
         const float shift = ranks.rank() == 0 ? 0.5f : -1.25f;
         take_step(*strategy, toy->weight[0].item<float>() + shift);  // each rank its own quadratic
