@@ -165,7 +165,8 @@ TEST_F(Survival, OfTheDeathOfEverybody) {
       job.wait();
       for (const pid_t pid : all) EXPECT_TRUE(eventually([&] { return is_gone(pid); }, 5s));
     }
-    const Outcome resumed = run_trireme(folder_, {"resume", (folder_ / run).string(), "--json", "--workers", "3"});
+    const Outcome resumed =
+        run_trireme(folder_, {"resume", (folder_ / run).string(), "--json", "--workers", "3", "--step-ms", "0"});
     ASSERT_EQ(resumed.status, 0) << resumed.err;
     EXPECT_EQ(resumed.json().value("parameters_sha256", ""), undisturbed);
     EXPECT_THAT(read_file(folder_ / run / "logs" / "worker-0.log"), HasSubstr("goes on from a checkpoint"));
