@@ -2,6 +2,8 @@
 
 #include <pthread.h>
 
+#include <utility>
+
 #include "trireme/base/error.h"
 
 namespace trireme::net {
@@ -25,6 +27,7 @@ void Loop::run() {
 }
 
 void Loop::stop() {
+  if (std::exchange(stopped_, true)) return;  // what still waits may refer to objects that are gone by now
   context_->stop();
   threads_.clear();
   work_.reset();

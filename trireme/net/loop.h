@@ -32,6 +32,7 @@ class Loop {
   std::shared_ptr<asio::io_context> context_ = std::make_shared<asio::io_context>();
   asio::executor_work_guard<asio::io_context::executor_type> work_;
   std::vector<std::jthread> threads_;
+  bool stopped_ = false;
 };
 
 /// Names the calling thread for debuggers and `top -H` (15 characters at most are kept).
