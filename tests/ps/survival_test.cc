@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <condition_variable>
+#include <filesystem>
 #include <set>
 #include <thread>
 
@@ -303,12 +304,26 @@ TEST_P(SurvivalTest, AWorkerDiesBetweenItsPushes) {
 
 // ---- A server as a process that kills itself.
 
+/// Threads that were joined may take a moment to go; a process that forks must have none.
+void await_single_thread() {
+#if !defined(__SANITIZE_THREAD__)  // it has a thread of its own
+  const auto threads = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/task"), std::filesystem::directory_iterator());
+  };
+  for (const Deadline patience = Deadline::in(5s); threads() > 1 && !patience.passed();) {
+    std::this_thread::sleep_for(1ms);
+  }
+  EXPECT_EQ(threads(), 1) << "somebody leaked a thread";
+#endif
+}
+
 struct ServerProcess {
   pid_t pid = 0;
   net::Address address;
 
   /// Dies when it passes `point` for the `count`th time; 0 = never. Before this process has threads.
   explicit ServerProcess(CrashPoint point, int count) {
+    await_single_thread();
     int ends[2];
     if (::pipe(ends) != 0) throw std::runtime_error("pipe");
     pid = ::fork();
@@ -323,11 +338,12 @@ struct ServerProcess {
       if (::write(ends[1], text.data(), text.size()) < 0) ::_exit(1);
       for (;;) ::pause();
     }
+    ::close(ends[1]);
     char buffer[1024];
     const auto got = ::read(ends[0], buffer, sizeof(buffer));
-    address = net::decode_body<net::Address>(as_bytes(std::string_view(buffer, static_cast<std::size_t>(got))));
     ::close(ends[0]);
-    ::close(ends[1]);
+    if (got <= 0) throw std::runtime_error("a server process died at once");
+    address = net::decode_body<net::Address>(as_bytes(std::string_view(buffer, static_cast<std::size_t>(got))));
   }
   ~ServerProcess() {
     if (pid == 0) return;

@@ -37,6 +37,8 @@ class Server::Impl final : public net::RequestHandler {
     }
     for (const auto& replica : replicas_) replica->close("this server ends");
     for (const auto& replica : replicas_) replica->join();
+    holdings_.reset();
+    replicas_.clear();  // with their connections, before the loop of these
   }
 
   const net::Address& address() const { return service_->address(); }
