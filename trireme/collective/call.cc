@@ -55,6 +55,7 @@ std::string describe(const Call& call) {
   const ConstArray shape(call.dtype, nullptr, call.count);
   const Operation operation{.kind = call.kind,
                             .in = shape,
+                            .out = Array(call.dtype, nullptr, call.count),
                             .reduce = {.op = call.op, .lanes = {}, .algorithm = call.algorithm},
                             .root = call.root};
   std::string text = describe(operation);

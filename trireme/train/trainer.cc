@@ -407,8 +407,8 @@ class Trainer::Run final : public TrainControl {
   std::optional<LaneComputer> computer_;
   std::unique_ptr<WorkStream> stream_;                // of the present view
   std::vector<std::shared_ptr<Callback>> callbacks_;  // the chief's
-  Deadline::Clock::time_point started_{};  // training, after all have met for the first time
-  Step clock_ = 0;  // steps this worker has finished
+  Deadline::Clock::time_point started_{};             // training, after all have met for the first time
+  Step clock_ = 0;                                    // steps this worker has finished
   std::uint64_t epoch_ = 0;
   Step next_step_ = 0;
   std::uint64_t samples_ = 0;
