@@ -403,7 +403,7 @@ class JobRunner {
   launch::SignalWatcher signals_;
   launch::Supervisor supervisor_;
   launch::RestartPolicy restarts_;
-  launch::RestartPolicy master_restarts_{{.limit = 10}};
+  launch::RestartPolicy master_restarts_{{.limit = 10, .next_pause = 50ms, .longest_pause = 1s}};
   const std::string store_;  // where the master keeps what must outlive it; empty = it cannot be replaced
   observe::ProgressLine line_;
   LogFollower chief_log_;
