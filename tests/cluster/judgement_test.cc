@@ -86,6 +86,8 @@ TEST(DecideView, TooFewWait) {
   EXPECT_EQ(decide_view(situation).reason, "1 of at least 2 workers are here");
   situation.workers.clear();
   EXPECT_EQ(decide_view(situation).kind, Kind::kWait);
+  situation.broken = false;  // all left of their own will
+  EXPECT_EQ(decide_view(situation).kind, Kind::kWait);
 }
 
 TEST(DecideView, NobodyComesInWhenTheWorkIsDone) {

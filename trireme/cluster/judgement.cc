@@ -64,8 +64,8 @@ ViewDecision decide_view(const Situation& situation) {
   newcomers.resize(std::min(newcomers.size(), ending && !members.empty() ? 0 : room));
 
   std::string reason;
-  if (situation.broken) {
-    reason = "somebody is gone";
+  if (situation.broken || members.empty()) {
+    reason = members.empty() ? "nobody is left" : "somebody is gone";
   } else if (std::ranges::any_of(members, [](const ViewCandidate& worker) { return worker.ready && !worker.done; })) {
     reason = "a member cannot go on in this view";
   } else if (!newcomers.empty()) {

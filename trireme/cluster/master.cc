@@ -131,6 +131,7 @@ class Master::Impl final : public net::RequestHandler {
     members_.remember(view_, Clock::now() + kFindUsWithin);
     log_info("takes over the job",
              {{"view", view_.view}, {"state", to_string(state_)}, {"members", members_.all().size()}});
+    if (plan_ && plan_->leased) fail_job("the master died, and with it what it had leased to asynchronous workers");
   }
 
   /// Saves what there is now, with `view` as the view. False if that failed: it is tried again later.

@@ -88,7 +88,11 @@ void RunCheckpoints::write(const WriterPlace& place, const Advance& at, const st
     const auto* data = static_cast<const std::byte*>(on_host.back().data_ptr());
     pieces.push_back({.tensor = piece.name, .offset = from, .bytes = {data + from, to - from}});
   }
-  if (!writer_->start(std::move(info), pieces)) log_warn("left out a checkpoint", {{"step", at.version}});
+  try {
+    if (!writer_->start(std::move(info), pieces)) log_warn("left out a checkpoint", {{"step", at.version}});
+  } catch (const IoError& problem) {  // no memory for the copy
+    log_error("left out a checkpoint; training goes on", {{"step", at.version}, {"problem", problem.what()}});
+  }
 }
 
 void RunCheckpoints::finish(Deadline deadline) {

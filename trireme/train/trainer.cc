@@ -99,7 +99,7 @@ class Trainer::Run final : public TrainControl {
         const Ending ending = take_steps();
         if (ending == Ending::kRegroup) {
           if (termination_requested()) return leave_early();
-          job_.regroup("others want to come or go");
+          if (!job_.regroup("others want to come or go")) return result();
           continue;
         }
         strategy_->leave();
@@ -108,7 +108,7 @@ class Trainer::Run final : public TrainControl {
         if (!job_.regroup("all steps are made", /*done=*/true)) return result();
       } catch (const std::exception& problem) {
         if (!elastic() || !is_loss(problem)) throw;
-        recover(problem.what());
+        if (!recover(problem.what())) return result();
       }
     }
   }
@@ -154,16 +154,16 @@ class Trainer::Run final : public TrainControl {
     return Ending::kDone;
   }
 
-  /// Somebody is gone: this worker goes on with the others in the next view that can be entered.
-  void recover(std::string reason) {
+  /// Somebody is gone: this worker goes on with the others in the next view that can be entered. False if they have
+  /// ended the job without it.
+  bool recover(std::string reason) {
     log_warn("goes on without somebody", {{"step", clock_}, {"reason", reason}});
     stream_.reset();
     if (computer_) computer_->rewind();
     if (checkpoints_) checkpoints_->abandon();  // somebody's part may never come
     for (;;) {
       try {
-        if (!job_.regroup(reason)) fail<StaleView>("the job ended while this worker was not in it");
-        return;
+        return job_.regroup(reason);
       } catch (const std::exception& problem) {
         if (!is_loss(problem) || !job_.failure().empty()) throw;
         reason = problem.what();
@@ -324,7 +324,7 @@ class Trainer::Run final : public TrainControl {
                        .stopped_because = stopped_because_,
                        .strategy = plan_.strategy};
     result.samples_per_s = static_cast<double>(samples_) / result.seconds;
-    result.communication = strategy_->communication();
+    if (strategy_) result.communication = strategy_->communication();
     write_timeline();
     return result;
   }
