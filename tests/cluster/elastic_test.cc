@@ -29,7 +29,7 @@ class ElasticTest : public ::testing::Test {
                                                      .shape = shape,
                                                      .hang_after = 500ms,
                                                      .gather_within = 20s,
-                                                     .wait_for_workers = wait_for_workers,
+                                                     .wait_for_members = wait_for_workers,
                                                      .max_views = max_views});
     std::vector<std::future<std::unique_ptr<Worker>>> joins;
     for (std::uint32_t slot = 0; slot < shape.workers; ++slot) joins.push_back(join(slot));
@@ -140,7 +140,7 @@ TEST_F(ElasticTest, BelowTheMinimumItGivesUpInTheEnd) {
   start({.workers = 2, .min_workers = 2}, /*wait_for_workers=*/300ms);
   workers_[1].reset();
   wait_for(workers_[0]->regroup_now, 1);
-  EXPECT_FAILS(workers_[0]->membership->regroup("lost a peer"), Timeout, "no more workers came within",
+  EXPECT_FAILS(workers_[0]->membership->regroup("lost a peer"), Timeout, "nobody came within",
                "1 of at least 2 workers");
   EXPECT_EQ(master_->status().state, JobState::kFailed);
 }

@@ -101,11 +101,21 @@ TEST(DecideView, NobodyComesInWhenTheWorkIsDone) {
   EXPECT_EQ(decide_view(situation).workers, (std::vector<MemberId>{12, 13}));
 }
 
-TEST(DecideView, AsynchronousMembersAreJustTold) {
+TEST(DecideView, ParametersThatShouldMoveAreAReason) {
   Situation situation = three_of_four();
-  situation.meet = false;
-  situation.workers.push_back({.id = 14, .slot = 3, .ready = true});
-  EXPECT_EQ(decide_view(situation).workers, (std::vector<MemberId>{11, 12, 13, 14}));
+  situation.place_anew = "server 1 wants to take part";
+  EXPECT_EQ(decide_view(situation).kind, Kind::kRegroup);
+  EXPECT_EQ(decide_view(situation).reason, "server 1 wants to take part");
+  situation.workers.front().done = true;  // not worth it any more
+  EXPECT_EQ(decide_view(situation).kind, Kind::kKeep);
+}
+
+TEST(DecideView, WithoutAnyServerAllWait) {
+  Situation situation = three_of_four();
+  situation.broken = situation.no_server = true;
+  for (ViewCandidate& worker : situation.workers) worker.ready = true;
+  EXPECT_EQ(decide_view(situation).kind, Kind::kWait);
+  EXPECT_EQ(decide_view(situation).reason, "no server is left");
 }
 
 }  // namespace

@@ -169,7 +169,7 @@ TEST_F(MasterTest, EveryLeaseIsGivenOnce) {
     counts[rank] = std::async(std::launch::async, [this, rank] {
       std::vector<int> seen(100, 0);
       std::vector<UnitRange> finished;
-      for (LeaseReply reply = worker(rank).lease({}); !reply.over; reply = worker(rank).lease(finished)) {
+      for (LeaseReply reply = worker(rank).lease({}); !reply.over; reply = worker(rank).lease({.finished = finished})) {
         finished.clear();
         if (reply.range.count == 0) continue;
         for (std::uint64_t i = 0; i < reply.range.count; ++i) ++seen[reply.range.first + i];

@@ -340,6 +340,50 @@ TEST(Chunk, AUnitCountsOnceWhoeverPushesIt) {
   EXPECT_EQ(bench.parameters[0], -2.0f);
 }
 
+TEST(Chunk, SspAUnitThatIsHeldTheSecondTimeDoesNotCountThenEither) {
+  Bench bench(at_once(3, 0));
+  bench.push(0, 0, {0, 1}, all(1), 1, false, 7);  // applied, and held back until the view ends
+  bench.enter({1, 2, 3});
+  const auto again = bench.push(1, 0, {1, 1}, all(1), 1, false, 7);
+  EXPECT_EQ(again->told, 0);
+  bench.push(2, 0, {2, 1}, all(1), 1, false, 8);
+  ASSERT_EQ(again->told, 1);
+  EXPECT_FALSE(again->reply->counted);
+  EXPECT_EQ(bench.parameters[0], -2.0f);
+}
+
+TEST(Chunk, BspAWishToRegroupReachesAllOfItsRoundAndNoOther) {
+  Bench bench(bsp(2, 2));
+  const std::vector<float> gradient = all(1);
+  const auto wish = std::make_shared<Answer>();
+  bench.chunk.push({.view = bench.view,
+                    .worker = 0,
+                    .lanes = {0, 1},
+                    .samples = 1,
+                    .lr = 1,
+                    .regroup = true,
+                    .gradient = gradient.data(),
+                    .waiter = wish});
+  const auto other = bench.push(1, 0, {1, 1}, all(1));
+  EXPECT_TRUE(wish->reply->regroup);
+  EXPECT_TRUE(other->reply->regroup);
+  bench.push(0, 1, {0, 1}, all(1));
+  EXPECT_FALSE(bench.push(1, 1, {1, 1}, all(1))->reply->regroup);
+}
+
+TEST(Chunk, OneThatIsClearedWaitsForItsValues) {
+  Bench bench(bsp(1, 1));
+  EXPECT_FALSE(bench.chunk.standing().first);
+  bench.assign(all(3));
+  EXPECT_EQ(bench.chunk.standing(), std::pair(true, Step{0}));
+  bench.push(0, 0, {0, 1}, all(1));
+  EXPECT_EQ(bench.chunk.standing(), std::pair(true, Step{1}));
+  EXPECT_FAILS(bench.chunk.clear(bench.view + 1), StaleView, "view 1");
+  bench.chunk.clear(bench.view);
+  EXPECT_FALSE(bench.chunk.standing().first);
+  EXPECT_EQ(bench.pull(0, nullptr)->told, 0);
+}
+
 TEST(Chunk, SspANewWorkerStartsAtTheSlowestClock) {
   Bench bench(at_once(2, 1));
   std::uint64_t unit = 0;

@@ -173,12 +173,38 @@ TEST(Server, ARequestOfAnotherViewIsRefused) {
   current.push(tables, {.step = 0, .lanes = {0, 1}, .samples = 1, .lr = 0.1});
   EXPECT_FAILS(current.finish(), StaleView, "view 4");
   EXPECT_EQ(current.parameters(0)[0], before);
-  current.enter(options.view);
+  current.enter(options.view, options.member);
   EXPECT_EQ(current.pull().newest, 0u);
   options.view.workers[0].id = 77;
   EXPECT_FAILS(job.servers[0]->enter(options.view, server), InvalidArgument, "other members");
   options.view.view = 5;
   EXPECT_FAILS(job.servers[0]->enter(options.view, 12345), InvalidArgument, "member 12345");
+}
+
+TEST(Server, AShardThatWasBornAgainIsEmptyAndTheRestStays) {
+  const Job job(1, 1);
+  net::Loop loop("client");
+  auto options = job.client_options(0, net::Transport::kTcp);
+  Client client(loop, options);
+  client.open(kTables, kAdam);
+  EXPECT_EQ(client.standing().assigned, 0u);
+  client.assign();
+  EXPECT_TRUE(client.standing().complete());
+  options.view.view = 2;
+  client.enter(options.view, options.member);
+  EXPECT_TRUE(client.standing().complete());
+  options.view.view = 3;
+  options.view.shards[0].born = 3;
+  client.enter(options.view, options.member);
+  const Standing standing = client.standing();
+  EXPECT_GT(standing.assigned, 0u);
+  EXPECT_LT(standing.assigned, standing.chunks);
+  JobImage image = client.empty_image();
+  image.newest = 5;
+  client.restore(image);
+  EXPECT_TRUE(client.standing().complete());
+  EXPECT_EQ(client.standing().oldest, 5u);
+  EXPECT_EQ(client.pull().newest, 5u);
 }
 
 TEST(Server, WorkersThatDisagreeAreToldAboutWhat) {

@@ -198,7 +198,7 @@ ClientOptions client_options(const cluster::ViewInfo& view, MemberId member, net
 Client& attach(std::optional<Client>& slot, net::Loop& loop, Cluster& cluster, const ClientOptions& options,
                const Client::TableOptions& tables) {
   if (slot) {
-    slot->enter(options.view);
+    slot->enter(options.view, options.member);
     return *slot;
   }
   slot.emplace(loop, options);
@@ -417,7 +417,7 @@ TEST_P(CrashTest, AServerIsKilledAndNothingIsLostOrCountedTwice) {
 /// Units are leased; whoever dies leaves its units to the others.
 class Leases {
  public:
-  explicit Leases(std::uint64_t units) : book_(units, 3) {}
+  explicit Leases(std::uint64_t units) : book_({.total = units, .workers = 3}) {}
 
   /// Nothing if others are at work on the last units: ask again, unless it is over.
   std::optional<std::uint64_t> next(MemberId member) {
@@ -433,7 +433,7 @@ class Leases {
   void finish(MemberId member) {
     const std::lock_guard lock(mutex_);
     auto& have = have_[member];
-    book_.finish(member, {.first = have.first, .count = 1});
+    book_.finish({.first = have.first, .count = 1});
     ++have.first;
     --have.count;
   }

@@ -4,84 +4,21 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "trireme/base/file.h"
 #include "trireme/checkpoint/checkpoint.h"
 #include "trireme/checkpoint/list.h"
 #include "trireme/cluster/store.h"
 
-#include "tests/system/program.h"
+#include "tests/system/disturbed_job.h"
 
 namespace trireme::system_test {
 namespace {
 
 using ::testing::HasSubstr;
-using Flags = std::vector<std::string>;
 
-/// A run of `kSteps` steps on four lanes, long enough to be disturbed several times.
-class Survival : public ::testing::Test {
+/// Among equals.
+class Survival : public DisturbedJob {
  protected:
-  static constexpr int kSteps = 2500;
-
-  /// Slow enough that whoever was killed is back before the end.
-  Flags flags(const std::string& out, const std::string& workers, const std::string& step_ms = "5") const {
-    return {"train",
-            "--json",
-            "--model",
-            "mlp",
-            "--data-dir",
-            images_.string(),
-            "--strategy",
-            "allreduce",
-            "--steps",
-            std::to_string(kSteps),
-            "--step-ms",
-            step_ms,
-            "--lanes",
-            "4",
-            "--batch",
-            "16",
-            "--checkpoint-every",
-            "200",
-            "--workers",
-            workers,
-            "--out",
-            (folder_ / out).string()};
-  }
-
-  /// What nobody disturbed.
-  std::string reference() {
-    const Outcome outcome = run_trireme(folder_, flags("reference", "1", "0"));
-    EXPECT_EQ(outcome.status, 0) << outcome.err;
-    return outcome.json().value("parameters_sha256", "none");
-  }
-
-  /// The run goes on to its end, and nothing shows that it was disturbed.
-  void expect_reference(const Outcome& outcome) {
-    ASSERT_EQ(outcome.status, 0) << outcome.err;
-    EXPECT_EQ(outcome.json().value("steps", 0), kSteps);
-    EXPECT_EQ(outcome.json().value("parameters_sha256", ""), reference());
-  }
-
-  std::string master_log(const std::string& run) const {
-    const auto log = folder_ / run / "logs" / "master.log";
-    return std::filesystem::exists(log) ? read_file(log) : "";
-  }
-
-  /// Waits until view `number` has formed; for ASSERT_TRUE.
-  ::testing::AssertionResult reaches_view(const std::string& run, int number) {
-    const std::string words = "view " + std::to_string(number) + ": ";
-    if (eventually([&] { return master_log(run).find(words) != std::string::npos; })) {
-      return ::testing::AssertionSuccess();
-    }
-    return ::testing::AssertionFailure() << "no " << words << "\n" << master_log(run);
-  }
-
-  pid_t member(const Program& job, const std::string& run, int slot, const std::string& says) {
-    return wait_for_member(job.pid(), "worker", slot, folder_ / run, says);
-  }
-
-  TempFolder folder_;
-  const std::filesystem::path images_ = make_images(folder_);
+  Survival() : DisturbedJob(2500, {"--strategy", "allreduce", "--checkpoint-every", "200"}) {}
 };
 
 TEST_F(Survival, OfWorkersThatAreKilledOneAfterTheOther) {
@@ -116,14 +53,10 @@ TEST_F(Survival, OfAnyNumberOfWorkers) {
   Program job(folder_, trireme(flags("run", "2")));
   ASSERT_TRUE(reaches_view("run", 1));
   ASSERT_GT(member(job, "run", 0, "met the other workers"), 0);
-  const auto scale = [&](const char* workers, const std::string& expected) {
-    const Outcome outcome = run_trireme(folder_, {"scale", (folder_ / "run").string(), workers});
-    EXPECT_EQ(outcome.status, 0) << outcome.err;
-    return eventually([&] { return master_log("run").find(expected) != std::string::npos; });
-  };
-  ASSERT_TRUE(scale("4", ": 4 workers and")) << master_log("run");
-  ASSERT_TRUE(scale("1", ": 1 workers and")) << master_log("run");
-  ASSERT_TRUE(scale("3", ": 3 workers and")) << master_log("run");
+  for (const char* workers : {"4", "1", "3"}) {
+    ASSERT_TRUE(scale("run", {workers}));
+    ASSERT_TRUE(master_says("run", std::string(": ") + workers + " workers and"));
+  }
   expect_reference(job.wait());
 }
 
@@ -131,17 +64,10 @@ TEST_F(Survival, OfTheMastersDeath) {
   if (!cluster::sqlite_store_available()) GTEST_SKIP() << "built without SQLite";
   Program job(folder_, trireme(flags("run", "2")));
   ASSERT_GT(member(job, "run", 1, "met the other workers"), 0);
-  const auto master = [&]() -> pid_t {
-    for (const pid_t pid : descendants(job.pid())) {
-      std::string words = read_file("/proc/" + std::to_string(pid) + "/cmdline");
-      if (words.find(std::string("\0master\0", 8)) != std::string::npos) return pid;
-    }
-    return 0;
-  };
-  const pid_t first = master();
+  const pid_t first = master(job);
   ASSERT_GT(first, 0);
   ::kill(first, SIGKILL);
-  ASSERT_TRUE(eventually([&] { return master_log("run").find("takes over the job") != std::string::npos; }));
+  ASSERT_TRUE(master_says("run", "takes over the job"));
   ASSERT_TRUE(eventually([&] {
     return read_file(folder_ / "run" / "logs" / "worker-1.log").find("found the master") != std::string::npos;
   }));

@@ -74,7 +74,7 @@ TEST(AllReduce, ABucketForEachParameterIsTheSameAsOneForAll) {
       const Model& model = models[job.rank()];
       AllReduce strategy(job.ranks(), {.update = {.rule = ps::Rule::kSgd}, .lanes = 2, .bucket_bytes = bucket_bytes});
       strategy.attach(model);
-      strategy.meet();
+      strategy.meet({});
       for (Step step = 0; step < 3; ++step) {
         strategy.begin({.step = step, .lanes = {job.rank(), 1}, .samples = 1.0 + job.rank(), .lr = 0.1});
         for (std::size_t i = 0; i < 2; ++i) {
@@ -108,7 +108,7 @@ TEST(AllReduce, EverybodyStartsFromTheChiefsModel) {
     const Model model = torch::nn::Sequential(norm, frozen);
     AllReduce strategy(job.ranks(), {.lanes = 3});
     strategy.attach(model);
-    strategy.meet();
+    strategy.meet({});
     for (const torch::Tensor& tensor : norm->parameters()) EXPECT_EQ(tensor.mean().item<float>(), 1);
     for (const torch::Tensor& tensor : norm->buffers()) EXPECT_EQ(tensor.to(torch::kFloat32).mean().item<float>(), 2);
     for (const torch::Tensor& tensor : frozen->parameters()) EXPECT_EQ(tensor.mean().item<float>(), 3);
@@ -150,7 +150,7 @@ TEST(AllReduce, WhoeverAsksToStopStopsAllAfterTheSameStep) {
     run_ranks({2}, [&](Job& job) {
       AllReduce strategy(job.ranks(), {.lanes = 2});
       strategy.attach(make_linear());
-      strategy.meet();
+      strategy.meet({});
       for (Step step = 0; step < 4; ++step) {
         strategy.begin({.step = step, .samples = 1, .lr = 0.1, .stop = job.rank() == asks && step == 2});
         for (std::size_t i = 2; i-- > 0;) strategy.add(i);
@@ -167,7 +167,7 @@ TEST(AllReduce, AStepOfNobodyChangesNothing) {
     const Model model = make_linear();
     AllReduce strategy(job.ranks(), {.update = {.rule = ps::Rule::kAdam}, .lanes = 2});
     strategy.attach(model);
-    strategy.meet();
+    strategy.meet({});
     const std::string before = hash_parameters(*model.module);
     strategy.begin({.step = 0, .samples = 0, .lr = 0.1});
     for (std::size_t i = 2; i-- > 0;) strategy.add(i);
@@ -240,7 +240,7 @@ TEST(AllReduce, AStepThatIsGivenUpLeavesNothingBehind) {
     const auto given_up = [&] {
       AllReduce strategy(job.ranks(), {.lanes = 2, .bucket_bytes = 1});
       strategy.attach(make_linear());
-      strategy.meet();
+      strategy.meet({});
       strategy.begin({.step = 0, .samples = 1, .lr = 0.1});
       strategy.add(1);
       if (job.rank() == 0) throw std::runtime_error("given up");

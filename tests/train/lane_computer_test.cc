@@ -13,7 +13,7 @@ namespace {
 /// Keeps the gradients where a test can see them.
 class Kept final : public Strategy {
  public:
-  Step meet() override { return 0; }
+  Step meet(const Restore&) override { return 0; }
   void attach(const Model& model) override {
     for (const torch::Tensor& parameter : model.module->parameters()) {
       gradients_.push_back(torch::full({parameter.numel()}, 99.0f));

@@ -45,7 +45,7 @@ void run_toys(std::uint32_t ranks, const LocalSgdOptions& options,
     const auto toy = std::make_shared<Toy>(static_cast<float>(communicator.rank() + 1), with_buffer);
     LocalSgd strategy(communicator, options);
     strategy.attach(toy);
-    strategy.meet();
+    strategy.meet({});
     body(strategy, *toy, communicator.rank());
     strategy.leave();
   });
@@ -80,7 +80,7 @@ TEST(LocalSgd, MeetingAtEveryStepIsPlainAveraging) {
       const auto toy = std::make_shared<Toy>(1.0f);
       const auto strategy = make(ranks);
       strategy->attach(toy);
-      strategy->meet();
+      strategy->meet({});
       for (int step = 0; step < 20; ++step) {
         const float shift = ranks.rank() == 0 ? 0.5f : -1.25f;
         take_step(*strategy, toy->weight[0].item<float>() + shift);  // each rank its own quadratic
@@ -235,7 +235,7 @@ TEST(LocalSgd, SavesAsManyTimesTheBytesAsItTakesStepsOfItsOwn) {
       const auto net = std::make_shared<torch::nn::LinearImpl>(100, 100);
       LocalSgd strategy(ranks, {.choice = {.steps = between[i]}});
       strategy.attach(net);
-      strategy.meet();
+      strategy.meet({});
       for (int step = 0; step < 160; ++step) {
         strategy.begin({.samples = 1, .lr = 0.1});
         strategy.finish();

@@ -48,10 +48,17 @@ void add_config_flag(CLI::App& command, std::string& path) {
       ->configurable(false);
 }
 
-void apply_config_file(CLI::App& command, const std::string& path) {
+std::string config_value(const std::string& path, const std::string& name) {
+  for (const CLI::ConfigItem& item : read_items(path)) {
+    if (item.name == name && !item.inputs.empty()) return item.inputs.front();
+  }
+  return "";
+}
+
+void apply_config_file(CLI::App& command, const std::string& path, const std::set<std::string>& except) {
   for (const CLI::ConfigItem& item : read_items(path)) {
     CLI::Option& flag = find_flag(command, path, item);
-    if (flag.count() > 0) continue;  // the command line's word
+    if (flag.count() > 0 || except.contains(item.name)) continue;  // the command line's word
     const bool no_value = flag.get_expected_max() == 0;
     flag.add_result(no_value ? std::vector{flag.get_flag_value(item.name, item.inputs.at(0))} : item.inputs);
     flag.run_callback();

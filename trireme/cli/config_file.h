@@ -1,5 +1,6 @@
 #pragma once
 
+#include <set>
 #include <string>
 
 #include <CLI/CLI.hpp>
@@ -12,7 +13,10 @@ void add_config_flag(CLI::App& command, std::string& path);
 
 /// Takes over the flags in the file at `path`; a flag on the command line wins. For the command's callback, before the
 /// flags are used: CLI11 itself reads such files for the main command only. Throws IoError if the file cannot be read,
-/// InvalidArgument for a key that is no flag, with what was probably meant.
-void apply_config_file(CLI::App& command, const std::string& path);
+/// InvalidArgument for a key that is no flag, with what was probably meant. Keys in `except` are left out.
+void apply_config_file(CLI::App& command, const std::string& path, const std::set<std::string>& except = {});
+
+/// What the file says about one flag; empty if nothing.
+std::string config_value(const std::string& path, const std::string& name);
 
 }  // namespace trireme::cli

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "trireme/base/error.h"
+#include "trireme/cli/running_job.h"
 #include "trireme/cli/usage_log.h"
 #include "trireme/cli/watched_training.h"
 #include "trireme/launch/connections.h"
@@ -18,10 +19,14 @@ using launch::FaultKind;
 using launch::FaultRole;
 using observe::trace_clock;
 
-constexpr auto kSettle = 1s;  // after a server is there again, for it to get its data
 constexpr auto kLookAtProcesses = 50ms;
 constexpr auto kLastStep = 60s;       // to end politely
 constexpr std::size_t kRecent = 256;  // events before a fault that tell how things were
+
+std::optional<double> accuracy_of(const nlohmann::json& result) {
+  if (!result.is_object() || !result.value("test_accuracy", nlohmann::json()).is_number()) return std::nullopt;
+  return result.at("test_accuracy").get<double>();
+}
 
 class Drill {
  public:
@@ -72,6 +77,7 @@ class Drill {
       fail<Error>("the undisturbed training failed already: {}", failure);
     }
     report.reference = pace_of(training.sorted_events(), options_.work.lanes);
+    report.reference_accuracy = accuracy_of(training.result());
     if (options_.not_compared.empty()) report.reference_sha256 = training.result().value("parameters_sha256", "");
     options_.say(
         fmt::format("{:.0f} steps in {:.1f} s; now with faults", report.reference->steps, report.reference->seconds));
@@ -111,6 +117,7 @@ class Drill {
       for (const Pending& pending : pending_) report.recoveries[pending.number].seconds.reset();
     }
     report.pace = pace_of(events, options_.work.lanes);
+    report.accuracy = accuracy_of(result);
     report.parameters_sha256 = result.is_null() ? "" : result.value("parameters_sha256", "");
     WorkPlan work = options_.work;
     work.steps = result.is_null() ? training.step() : result.value("steps", Step{0});
@@ -160,8 +167,22 @@ class Drill {
     const Recovery recovery = find_recovery(injected, Events(all).subspan(pending.first_event), trace_clock());
     if (!recovery.seconds) return false;
     if (injected.fault.role == FaultRole::kWorker) return recovery.back_seconds.has_value();
-    const auto settle = injected.fault.role == FaultRole::kServer ? std::chrono::nanoseconds(kSettle).count() : 0;
-    return !injected.replaced_at || all.back().at > *injected.replaced_at + settle;
+    if (injected.replaced_at && all.back().at <= *injected.replaced_at) return false;
+    return injected.fault.role != FaultRole::kServer || holds_its_share(training, injected.fault.slot);
+  }
+
+  /// Whether the server is one of the job's again, and all copies of parameters are there: another one may be hit.
+  bool holds_its_share(const WatchedTraining& training, std::uint32_t server) {
+    if (!next_question_.passed()) return false;
+    next_question_ = Deadline::in(kLookAtProcesses);
+    try {
+      if (!job_) job_.emplace(training.folder());
+      const cluster::JobStatus status = job_->status();
+      return status.copies_due == 0 && std::ranges::count(status.servers, server) > 0;
+    } catch (const Error&) {  // the master may be gone too
+      job_.reset();
+      return false;
+    }
   }
 
   bool may_inject(const launch::Fault& fault) const {
@@ -210,6 +231,8 @@ class Drill {
   std::optional<Deadline> victim_by_;
   std::optional<Deadline> asked_;  // to stop; by when it has to
   UsageLog usage_;
+  std::optional<RunningJob> job_;  // the disturbed one
+  Deadline next_question_ = Deadline::in(0s);
 };
 
 }  // namespace

@@ -97,13 +97,15 @@ void audit_lane(const std::map<View, Attempt>& attempts, const History& history,
 
 WorkAudit audit_units(Events events, const WorkPlan& plan) {
   std::map<std::uint64_t, std::uint64_t> effects;
+  std::set<std::uint64_t> before;  // had taken effect when they were done again: who did that died before it could say
   for (const StepEvent& event : events) {
-    if (!begins(event)) ++effects[key_of(event)];
+    if (event.kind == StepEvent::Kind::kCommit) ++effects[key_of(event)];
+    if (event.kind == StepEvent::Kind::kRepeat) before.insert(key_of(event));
   }
   Findings findings;
   for (std::uint64_t unit = 0; unit < plan.steps * plan.lanes; ++unit) {
     const auto found = effects.find(unit);
-    const std::uint64_t times = found == effects.end() ? 0 : found->second;
+    const std::uint64_t times = found != effects.end() ? found->second : before.contains(unit) ? 1 : 0;
     if (times == 1) continue;
     const std::uint64_t samples = plan.samples(unit / plan.lanes, static_cast<Lane>(unit % plan.lanes));
     const std::string what = fmt::format("unit {}", unit);

@@ -80,6 +80,10 @@ std::string list_totals(const DrillReport& report) {
         "{} of {} faults were injected: the run ended first; give it more steps (--steps) or longer ones (--step-ms)\n",
         report.recoveries.size(), report.planned);
   }
+  if (report.accuracy && report.reference_accuracy) {
+    text += fmt::format("accuracy {:.2f} %, undisturbed {:.2f} %\n", 100 * *report.accuracy,
+                        100 * *report.reference_accuracy);
+  }
   if (!report.not_compared.empty()) text += fmt::format("parameters are not compared: {}\n", report.not_compared);
   if (!compares(report) || report.parameters_sha256.empty()) return text;
   const bool same = report.parameters_sha256 == report.reference_sha256;
@@ -184,6 +188,8 @@ Json to_object(const DrillReport& report) {
           {"samples_repeated", report.audit.samples_repeated},
           {"parameters_sha256", text_or_null(report.parameters_sha256)},
           {"reference_sha256", text_or_null(report.reference_sha256)},
+          {"accuracy", report.accuracy ? Json(*report.accuracy) : Json(nullptr)},
+          {"reference_accuracy", report.reference_accuracy ? Json(*report.reference_accuracy) : Json(nullptr)},
           {"growth", std::move(growth)},
           {"failure", text_or_null(report.failure)},
           {"problems", problems},

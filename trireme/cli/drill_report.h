@@ -18,11 +18,13 @@ struct DrillReport {
   WorkAudit audit;
   Pace pace;
   std::optional<Pace> reference;
-  std::string not_compared;       ///< why the parameters need not be those of the undisturbed run
-  std::string parameters_sha256;  ///< empty: the run did not get so far
-  std::string reference_sha256;   ///< empty: there is nothing to compare with
-  std::string failure;            ///< why the disturbed run failed; empty: it did not
-  std::vector<Growth> growth;     ///< of a soak
+  std::string not_compared;        ///< why the parameters need not be those of the undisturbed run
+  std::string parameters_sha256;   ///< empty: the run did not get so far
+  std::string reference_sha256;    ///< empty: there is nothing to compare with
+  std::optional<double> accuracy;  ///< on the test set, at the end
+  std::optional<double> reference_accuracy;
+  std::string failure;         ///< why the disturbed run failed; empty: it did not
+  std::vector<Growth> growth;  ///< of a soak
   std::string folder;
 
   /// Useful steps per step that an undisturbed run makes in the same time; NaN without a reference. A run that failed

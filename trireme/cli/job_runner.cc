@@ -9,7 +9,6 @@
 #include <cstring>
 #include <fstream>
 #include <map>
-#include <set>
 #include <thread>
 
 #include "trireme/base/deadline.h"
@@ -18,10 +17,10 @@
 #include "trireme/base/log.h"
 #include "trireme/base/random.h"
 #include "trireme/base/threads.h"
+#include "trireme/cli/crew.h"
 #include "trireme/cluster/protocol.h"
 #include "trireme/cluster/store.h"
 #include "trireme/launch/log_tail.h"
-#include "trireme/launch/restart_policy.h"
 #include "trireme/launch/signal_watcher.h"
 #include "trireme/launch/supervisor.h"
 #include "trireme/net/connection.h"
@@ -82,7 +81,15 @@ class JobRunner {
       : spec_(spec),
         folder_(folder),
         secret_(random_hex(32)),
-        restarts_({.limit = spec.restarts}),
+        workers_("worker", spec.workers, {.limit = spec.restarts},
+                 [this](std::uint32_t slot) {
+                   return start(fmt::format("worker {}", slot), spec_.worker_argv, place("worker", slot));
+                 }),
+        servers_(
+            "server", spec.servers, {.limit = spec.restarts},
+            [this](std::uint32_t slot) {
+              return start(fmt::format("server {}", slot), {program_beside("trireme"), "serve"}, place("server", slot));
+            }),
         store_(cluster::sqlite_store_available()
                    ? "sqlite:" + std::filesystem::absolute(folder.path() / "master.db").string()
                    : ""),
@@ -95,7 +102,7 @@ class JobRunner {
       for (const launch::Exit& exit : supervisor_.wait(Deadline::in(100ms), signals_.descriptor())) on_exit(exit);
       on_signal(signals_.take());
       watch_master();
-      restart_workers();
+      keep_up();
     }
     std::filesystem::remove(folder_.path() / "secret");
     if (!spec_.quiet) line_.finish();
@@ -114,11 +121,8 @@ class JobRunner {
     }
     write_secret();
     start_master();
-    const std::string self = program_beside("trireme");
-    for (std::uint32_t rank = 0; rank < spec_.servers; ++rank) {
-      start(fmt::format("server {}", rank), {self, "serve"}, place("server", rank));
-    }
-    for (std::uint32_t slot = 0; slot < spec_.workers; ++slot) start_worker(slot);
+    servers_.start_all(Deadline::Clock::now());
+    workers_.start_all(Deadline::Clock::now());
   }
 
   /// Starts the master, or its successor, and waits until it listens.
@@ -135,6 +139,8 @@ class JobRunner {
                                      std::to_string(spec_.min_start),
                                      "--servers",
                                      std::to_string(spec_.servers),
+                                     "--replicas",
+                                     std::to_string(spec_.replicas),
                                      "--wait-for-workers",
                                      fmt::format("{}", spec_.wait_for_workers),
                                      "--max-views",
@@ -166,11 +172,6 @@ class JobRunner {
     }
   }
 
-  void start_worker(std::uint32_t slot) {
-    restarts_.on_start(slot, Deadline::Clock::now());
-    pids_[slot] = start(fmt::format("worker {}", slot), spec_.worker_argv, place("worker", slot));
-  }
-
   pid_t start(const std::string& name, std::vector<std::string> argv, std::map<std::string, std::string> env) {
     env["TRIREME_SECRET"] = secret_;
     return supervisor_.start({.name = name, .argv = std::move(argv), .env = std::move(env), .log = folder_.log(name)});
@@ -182,7 +183,7 @@ class JobRunner {
         {"TRIREME_RANK", std::to_string(rank)},
         {"TRIREME_WORKERS", std::to_string(std::max(spec_.workers, role == "worker" ? rank + 1 : 0))},
         {"TRIREME_INITIAL_WORKERS", std::to_string(spec_.workers)},
-        {"TRIREME_SERVERS", std::to_string(spec_.servers)},
+        {"TRIREME_SERVERS", std::to_string(std::max(spec_.servers, role == "server" ? rank + 1 : 0))},
         {"TRIREME_MASTER", master_.text()},
         {"TRIREME_STORE", store_},
         {"TRIREME_TRANSPORT", spec_.transport},
@@ -198,19 +199,20 @@ class JobRunner {
     return env;
   }
 
+  /// Null for the master.
+  Crew* crew_of(const std::string& process) {
+    return workers_.has(process) ? &workers_ : servers_.has(process) ? &servers_ : nullptr;
+  }
+
   std::string tail(const std::string& name) const { return launch::tail_of_log(folder_.log(name), 10); }
 
   void on_exit(const launch::Exit& exit) {
-    const bool worker = exit.name.starts_with("worker");
-    if (worker) pids_.erase(slot_of(exit.name));
-    if (worker && dismissed_.erase(slot_of(exit.name)) > 0) {  // however it went, it was to go
-      if (slot_of(exit.name) < wanted_workers_) restart_at_[slot_of(exit.name)] = Deadline::Clock::now();
-      return;
-    }
+    Crew* crew = crew_of(exit.name);
+    if (crew != nullptr && crew->note_end(Crew::slot_of(exit.name), Deadline::Clock::now())) return;  // it was to go
     const bool bad = (exit.status != 0 || exit.signal != 0) && !exit.by_us;
-    const bool too_late = bad && worker && came_too_late(exit);
+    const bool too_late = bad && crew != nullptr && came_too_late(*crew, exit);
     const bool failed = bad && !too_late;
-    if (failed && worker && survive(exit)) return;
+    if (failed && crew != nullptr && survive(*crew, exit)) return;
     if (failed && exit.name == "master" && replace_master(exit)) return;
     if (!too_late) exits_.push_back(exit);
     if (failed && ++failed_processes_ == 1) {
@@ -221,42 +223,38 @@ class JobRunner {
         failure_ = fmt::format("{} {}; its log ends with:\n{}", culprit.name, culprit.how, tail(culprit.name));
       }
       stop(2s);
-    } else if (pids_.empty() && restart_at_.empty() && !ending_) {
+    } else if (workers_.gone() && !ending_) {
       ending_ = true;
       watch_master(/*at_once=*/true);
       stop(5s);
     }
   }
 
-  static std::uint32_t slot_of(const std::string& name) {
-    return static_cast<std::uint32_t>(std::stoul(name.substr(name.find(' ') + 1)));
-  }
-
-  /// A worker was started again, but when it wanted to take part all was done.
-  bool came_too_late(const launch::Exit& exit) {
-    if (exit.signal != 0 || !restarted_.contains(slot_of(exit.name))) return false;
+  /// A process was started again, but when it wanted to take part all was done.
+  bool came_too_late(const Crew& crew, const launch::Exit& exit) {
+    if (exit.signal != 0 || !crew.restarted(Crew::slot_of(exit.name))) return false;
     watch_master(/*at_once=*/true);
     return status_.state == JobState::kFinished || !outcome_.result.is_null();
   }
 
-  /// A worker ended badly: the others go on if the job can, and it is started again. False if that cannot be.
-  bool survive(const launch::Exit& exit) {
+  /// A worker or server ended badly: the others go on if the job can, and it is started again. False if that cannot be.
+  bool survive(Crew& crew, const launch::Exit& exit) {
     if (stopped_ || stopping_) return false;
     watch_master(/*at_once=*/true);
-    const bool before_start = status_.state == JobState::kGathering && exit.signal != 0;
     const bool running = status_.state == JobState::kRunning || status_.state == JobState::kWaiting;
-    if (!before_start && !(running && status_.plan.elastic)) return false;
-    const std::uint32_t slot = slot_of(exit.name);
-    const launch::RestartDecision decision = restarts_.on_end(slot, Deadline::Clock::now());
-    if (decision.again) restart_at_[slot] = decision.at;
-    last_end_ = fmt::format("{} {}; its log ends with:\n{}", exit.name, exit.how, tail(exit.name));
+    // Before the workers have said what they are up to, whoever was killed is started again and will see.
+    const bool not_said = status_.state == JobState::kGathering || (running && status_.plan.steps == 0);
+    if (!(not_said && exit.signal != 0) && !(running && status_.plan.elastic)) return false;
+    const launch::RestartDecision decision = crew.restart(Crew::slot_of(exit.name), Deadline::Clock::now());
+    const std::string end = fmt::format("{} {}; its log ends with:\n{}", exit.name, exit.how, tail(exit.name));
     say(fmt::format("{} {}: {}", exit.name, exit.how, decision.reason));
-    if (pids_.empty() && (!decision.again || decision.avoided)) {  // nobody is left who could carry on meanwhile
-      failure_ = fmt::format("all workers failed too often; the last was {}", last_end_);
+    if (!crew.running() && (!decision.again || decision.avoided)) {  // nobody is left who could carry on meanwhile
+      failure_ =
+          fmt::format("all {} failed too often; the last was {}", &crew == &workers_ ? "workers" : "servers", end);
       exits_.push_back(exit);
       stop(2s);
     }
-    return decision.again || !pids_.empty();
+    return decision.again || crew.running();
   }
 
   /// The master died: its successor goes on with what it had saved, and the others find it.
@@ -271,28 +269,16 @@ class JobRunner {
   }
 
   /// Starts those whose time has come, and as many or as few as somebody has asked for.
-  void restart_workers() {
+  void keep_up() {
     if (stopped_ || stopping_ || status_.state == JobState::kFinished || status_.state == JobState::kFailed) return;
     const auto now = Deadline::Clock::now();
-    for (auto entry = restart_at_.begin(); entry != restart_at_.end();) {
-      const auto [slot, at] = *entry;
-      if (at > now) {
-        ++entry;
-        continue;
-      }
-      entry = restart_at_.erase(entry);
-      if (slot < wanted_workers_) start_worker(slot);
-      restarted_.insert(slot);
-    }
-    if (status_.wanted_workers == 0 || status_.wanted_workers == wanted_workers_) return;
-    say(fmt::format("{} workers are wanted, there were {}", status_.wanted_workers, wanted_workers_));
-    wanted_workers_ = status_.wanted_workers;
-    for (std::uint32_t slot = 0; slot < wanted_workers_; ++slot) {
-      if (!pids_.contains(slot) && !restart_at_.contains(slot)) start_worker(slot);
-    }
-    for (const auto& [slot, pid] : pids_) {
-      if (slot < wanted_workers_ || !dismissed_.insert(slot).second) continue;
-      ::kill(pid, SIGTERM);  // it hands its work over and ends
+    for (Crew* crew : {&workers_, &servers_}) {
+      crew->start_due(now);
+      const std::uint32_t wanted = crew == &workers_ ? status_.wanted_workers : status_.wanted_servers;
+      if (wanted == 0 || wanted == crew->wanted()) continue;
+      say(fmt::format("{} {} are wanted, there were {}", wanted, crew == &workers_ ? "workers" : "servers",
+                      crew->wanted()));
+      crew->resize(wanted, /*to_be_told=*/crew == &workers_, now);  // servers hear from the master when they may go
     }
   }
 
@@ -304,7 +290,7 @@ class JobRunner {
     for (const Deadline deadline = Deadline::in(2s); !deadline.passed();) {
       std::optional<launch::Exit> culprit;
       for (const launch::Exit& exit : supervisor_.wait(Deadline::in(20ms))) {
-        if (exit.name.starts_with("worker")) pids_.erase(slot_of(exit.name));
+        if (Crew* crew = crew_of(exit.name)) crew->note_end(Crew::slot_of(exit.name), Deadline::Clock::now());
         exits_.push_back(exit);
         if (exit.name == blamed) culprit = exit;
       }
@@ -402,7 +388,8 @@ class JobRunner {
   const std::string secret_;
   launch::SignalWatcher signals_;
   launch::Supervisor supervisor_;
-  launch::RestartPolicy restarts_;
+  Crew workers_;
+  Crew servers_;
   launch::RestartPolicy master_restarts_{{.limit = 10, .next_pause = 50ms, .longest_pause = 1s}};
   const std::string store_;  // where the master keeps what must outlive it; empty = it cannot be replaced
   observe::ProgressLine line_;
@@ -412,14 +399,8 @@ class JobRunner {
   std::shared_ptr<net::Connection> connection_;
   Deadline next_look_ = Deadline::in(0s);
   std::optional<Deadline> finished_by_;
-  JobStatus status_;  // the master's last word
-  std::uint32_t wanted_workers_ = spec_.workers;
-  std::map<std::uint32_t, pid_t> pids_;                              // of the workers that run, by slot
-  std::map<std::uint32_t, Deadline::Clock::time_point> restart_at_;  // by slot
-  std::set<std::uint32_t> restarted_;                                // slots whose process is not their first
-  std::set<std::uint32_t> dismissed_;                                // slots whose process was told to go
-  std::string last_end_;                                             // how a worker last failed
-  std::vector<launch::Exit> exits_;                                  // those that count for the status
+  JobStatus status_;                 // the master's last word
+  std::vector<launch::Exit> exits_;  // those that count for the status
   std::uint32_t failed_processes_ = 0;
   bool stopping_ = false;  // a person asked
   bool stopped_ = false;   // the processes were told

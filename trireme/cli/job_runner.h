@@ -17,7 +17,8 @@ struct JobSpec {
   std::uint32_t min_workers = 1;  ///< with fewer the job waits for more
   std::uint32_t min_start = 0;    ///< see cluster::JobShape
   std::uint32_t servers = 1;
-  std::uint32_t restarts = 3;     ///< of each worker before it is avoided for a while
+  std::uint32_t replicas = 0;     ///< backups of the parameters on other servers
+  std::uint32_t restarts = 3;     ///< of each process before it is avoided for a while
   double wait_for_workers = 600;  ///< seconds to wait when too few are left
   std::uint64_t max_views = 0;    ///< give up after so many memberships; 0 = never
   std::string transport = "auto";

@@ -47,6 +47,7 @@ int main(int argc, char** argv) {
   trireme::cli::add_train(app, action);
   trireme::cli::add_resume(app, action);
   trireme::cli::add_run(app, action);
+  trireme::cli::add_status(app, action);
   trireme::cli::add_scale(app, action);
   trireme::cli::add_serve(app, action);
   trireme::cli::add_master(app, action);

@@ -22,6 +22,7 @@ struct MasterFlags {
   std::uint32_t min_workers = 1;
   std::uint32_t min_start = 0;
   std::uint32_t servers = 1;
+  std::uint32_t replicas = 0;
   std::string listen = "127.0.0.1:0";
   std::string advertise;
   std::string announce;
@@ -98,10 +99,11 @@ int run_master(const MasterFlags& flags) {
                           .shape = {.workers = flags.workers,
                                     .min_workers = flags.min_workers,
                                     .min_start = flags.min_start,
-                                    .servers = flags.servers},
+                                    .servers = flags.servers,
+                                    .replicas = flags.replicas},
                           .hang_after = from_seconds(flags.hang_after),
                           .gather_within = from_seconds(flags.gather_within),
-                          .wait_for_workers = from_seconds(flags.wait_for_workers),
+                          .wait_for_members = from_seconds(flags.wait_for_workers),
                           .ledger = lead.ledger(),
                           .max_views = flags.max_views});
   log_info("listens", {{"address", master.address().text()}});
@@ -139,6 +141,9 @@ void add_master(CLI::App& app, Action& action) {
                    "begin with as few as these when the time to gather is over; 0: with all or not at all")
       ->capture_default_str();
   command->add_option("--servers", flags->servers, "how many take part")->capture_default_str();
+  command->add_option("--replicas", flags->replicas, "backups of the parameters on other servers: 0 or 1")
+      ->check(CLI::Range(0, 1))
+      ->capture_default_str();
   command->add_option("--listen", flags->listen, "host:port; port 0: any free one")->capture_default_str();
   command->add_option("--advertise", flags->advertise, "host that others are told, when listening on 0.0.0.0");
   command->add_option("--announce", flags->announce, "file to write the address to, as JSON");
@@ -153,7 +158,7 @@ void add_master(CLI::App& app, Action& action) {
       ->capture_default_str();
   command
       ->add_option("--wait-for-workers", flags->wait_for_workers,
-                   "seconds to wait for more workers when too few are left")
+                   "seconds to wait for more members when too few are left")
       ->capture_default_str();
   command->add_option("--max-views", flags->max_views, "give up after so many memberships; 0: never")
       ->capture_default_str();

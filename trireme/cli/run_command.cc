@@ -12,6 +12,7 @@ namespace {
 struct RunFlags {
   std::string workers = "2";
   std::uint32_t servers = 1;
+  std::string replicas = "auto";
   std::uint32_t restarts = 3;
   double wait_for_workers = 600;
   std::uint64_t max_views = 0;
@@ -39,6 +40,7 @@ int run(const RunFlags& flags) {
                                       .min_workers = workers.least,
                                       .min_start = workers.range_given ? workers.least : 0,
                                       .servers = flags.servers,
+                                      .replicas = parse_replicas(flags.replicas, flags.servers),
                                       .restarts = flags.restarts,
                                       .wait_for_workers = flags.wait_for_workers,
                                       .max_views = flags.max_views,
@@ -71,13 +73,18 @@ void add_run(CLI::App& app, Action& action) {
       ->capture_default_str();
   command
       ->add_option("--restarts", flags->restarts,
-                   "how often a worker that dies is started again before it is avoided for a while; 0: never")
+                   "how often a process that dies is started again before it is avoided for a while; 0: never")
       ->capture_default_str();
   command->add_option("--wait-for-workers", flags->wait_for_workers, "seconds to wait for more when too few are left")
       ->capture_default_str();
   command->add_option("--max-views", flags->max_views, "give up after so many changes of who takes part; 0: never")
       ->capture_default_str();
   command->add_option("-s,--servers", flags->servers, "how many parameter servers; 0: the program uses none")
+      ->capture_default_str();
+  command
+      ->add_option("--replicas", flags->replicas,
+                   "backups of the parameters on other servers: 0, 1, or auto: 1 if there are two servers or more")
+      ->check(CLI::IsMember({"auto", "0", "1"}))
       ->capture_default_str();
   command->add_option("--transport", flags->transport, "auto, shm, tcp or tls")->capture_default_str();
   command->add_option("--throttle", flags->throttle, "experiments: links of this speed, such as 100mbit; over TCP");

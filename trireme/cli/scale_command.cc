@@ -1,10 +1,8 @@
 #include <memory>
 
 #include "trireme/base/error.h"
-#include "trireme/base/file.h"
 #include "trireme/cli/commands.h"
-#include "trireme/cluster/protocol.h"
-#include "trireme/net/connection.h"
+#include "trireme/cli/running_job.h"
 #include "trireme/observe/run_folder.h"
 
 namespace trireme::cli {
@@ -13,37 +11,35 @@ namespace {
 struct ScaleFlags {
   std::string run;
   std::uint32_t workers = 0;
+  std::uint32_t servers = 0;
 };
 
+std::string counted(std::uint32_t count, const std::string& what) {
+  return count == 0 ? "" : fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+
 int scale(const ScaleFlags& flags) {
-  const auto folder = observe::RunFolder::open(flags.run);
-  const auto announce = folder.path() / "master.json";
-  const auto secret_file = folder.path() / "secret";
-  if (!std::filesystem::exists(announce) || !std::filesystem::exists(secret_file)) {
-    fail<InvalidArgument>("{} is not the folder of a run that is going on", flags.run);
+  if (flags.workers == 0 && flags.servers == 0) {
+    fail<InvalidArgument>("how many? trireme scale {} 4, or --servers 2", flags.run);
   }
-  std::string secret = read_file(secret_file);
-  secret.erase(secret.find_last_not_of("\n") + 1);
-  net::Loop loop("scale", 1);
-  const auto master = net::Connection::open(
-      loop, nlohmann::json::parse(read_file(announce)).get<net::Address>(),
-      {.secret = secret, .transport = net::Transport::kTcp, .peer_name = "the master", .deadline = Deadline::in(5s)});
-  master->call<cluster::Done>(cluster::kScale, 0, cluster::ScaleRequest{flags.workers}, Deadline::in(5s),
-                              "the number of workers");
-  fmt::print("{} is to have {} worker{} from now on\n", flags.run, flags.workers, flags.workers == 1 ? "" : "s");
+  RunningJob(observe::RunFolder::open(flags.run).path()).scale({.workers = flags.workers, .servers = flags.servers});
+  const bool both = flags.workers > 0 && flags.servers > 0;
+  fmt::print("{} is to have {}{}{} from now on\n", flags.run, counted(flags.workers, "worker"), both ? " and " : "",
+             counted(flags.servers, "server"));
   return 0;
 }
 
 }  // namespace
 
 void add_scale(CLI::App& app, Action& action) {
-  auto* command = app.add_subcommand("scale", "change the number of workers of a run that is going on");
+  auto* command = app.add_subcommand("scale", "change the number of workers or servers of a run that is going on");
   auto flags = std::make_shared<ScaleFlags>();
   command->add_option("run", flags->run, "its folder")->required();
   command->add_option("workers", flags->workers, "how many there should be; at most one per lane computes")
-      ->required()
       ->check(CLI::PositiveNumber);
-  command->footer("Example: trireme scale runs/first 4");
+  command->add_option("-s,--servers", flags->servers, "how many parameter servers there should be")
+      ->check(CLI::PositiveNumber);
+  command->footer("Examples:\n  trireme scale runs/first 4\n  trireme scale runs/first --servers 3");
   command->callback([flags, &action] { action = [flags] { return scale(*flags); }; });
 }
 

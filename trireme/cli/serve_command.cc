@@ -55,44 +55,54 @@ cluster::JobEnvironment find_place(const ServeFlags& flags) {
   return place;
 }
 
-int serve(const ServeFlags& flags) {
-  const auto place = find_place(flags);
-  const std::size_t compute_threads =
-      flags.threads < 0 ? ps::default_compute_threads() : static_cast<std::size_t>(flags.threads);
-  set_up_logging({.role = fmt::format("server {}", place.rank)});
-  ps::Server server({.service = {.door = {.name = "server",
-                                          .host = place.listen.host,
-                                          .advertise = flags.advertise,
-                                          .port = place.listen.port,
-                                          .secret = place.secret,
-                                          .allow_plain = flags.allow_plain || place.transport == net::Transport::kTcp,
-                                          .bits_per_second = place.bits_per_second},
-                                 .threads = ps::default_service_threads()},
-                     .rank = place.rank,
-                     .compute_threads = compute_threads,
-                     .transport = place.transport});
+/// How a server's time in the job ended.
+struct Ending {
+  bool expelled = false;  ///< it was cut off or stopped for too long: what it holds is old, but it may begin anew
+  std::string failure;    ///< of the job
+};
+
+/// Takes part until the job is over, the server is not needed any more, or somebody asks it to end.
+Ending take_part(const ServeFlags& flags, const cluster::JobEnvironment& place) {
+  ps::Server server(
+      {.service = {.door = {.name = "server",
+                            .host = place.listen.host,
+                            .advertise = flags.advertise,
+                            .port = place.listen.port,
+                            .secret = place.secret,
+                            .allow_plain = flags.allow_plain || place.transport == net::Transport::kTcp,
+                            .bits_per_second = place.bits_per_second},
+                   .threads = ps::default_service_threads()},
+       .rank = place.rank,
+       .compute_threads = flags.threads < 0 ? ps::default_compute_threads() : static_cast<std::size_t>(flags.threads),
+       .transport = place.transport});
   log_info("listens", {{"address", server.address().text()}});
   net::Loop loop("server-net");
-  std::promise<std::string> ended;  // empty: the job is over; else why it failed
+  std::promise<Ending> ended;
   std::once_flag once;
-  const auto end = [&](const std::string& reason) { std::call_once(once, [&] { ended.set_value(reason); }); };
-  cluster::Membership member(loop,
-                             {.role = cluster::Role::kServer,
-                              .slot = place.rank,
-                              .master = place.master,
-                              .find_master = cluster::make_master_finder(place.store),
-                              .own_address = server.address(),
-                              .secret = place.secret,
-                              .transport = place.transport},
-                             {.on_abort = end,
-                              .on_over = [&] { end(""); },
-                              .clocks =
-                                  [&] {
-                                    const auto clocks = server.clocks();
-                                    return cluster::ClockReport{clocks.finished, clocks.spread_max};
-                                  },
-                              .shards = [&] { return server.status().replicas; }});
-  launch::SignalWatcher signals;  // until all are here there is nothing to end politely
+  const auto end = [&](Ending ending) { std::call_once(once, [&] { ended.set_value(std::move(ending)); }); };
+  cluster::Membership member(
+      loop,
+      {.role = cluster::Role::kServer,
+       .slot = place.rank,
+       .master = place.master,
+       .find_master = cluster::make_master_finder(place.store),
+       .own_address = server.address(),
+       .secret = place.secret,
+       .transport = place.transport},
+      {.on_abort = [&](const std::string& reason) { end({.failure = reason}); },
+       .on_over = [&] { end({}); },
+       .clocks =
+           [&] {
+             const auto clocks = server.clocks();
+             return cluster::ClockReport{clocks.finished, clocks.spread_max};
+           },
+       .shards =
+           [&] {
+             const ps::ServerStatus status = server.status();
+             return cluster::ShardReports{status.view, status.replicas};
+           },
+       .on_regroup = [&](View, cluster::Regroup, const std::string&) { end({.expelled = true}); }});
+  launch::SignalWatcher signals;  // until there is a view there is nothing to end politely
   const cluster::ViewInfo view = member.view();
   server.enter(view, view.servers[member.rank()].id);
   auto outcome = ended.get_future();
@@ -101,19 +111,32 @@ int serve(const ServeFlags& flags) {
     ::poll(&waiting, 1, 100);
     if (signals.take() != launch::StopRequest::kNone) {
       log_info("stops: asked by a signal");
-      return 0;
+      return {};
     }
   }
-  const std::string failure = outcome.get();
-  if (failure.empty()) {
-    try {
-      member.leave();
-    } catch (const Error& problem) {  // the master may be gone first: the job is over all the same
-      log_info("the master was gone before the goodbye", {{"reason", problem.what()}});
-    }
+  const Ending ending = outcome.get();
+  if (ending.expelled || !ending.failure.empty()) return ending;
+  try {
+    member.leave();
+  } catch (const Error& problem) {  // the master may be gone first: the job is over all the same
+    log_info("the master was gone before the goodbye", {{"reason", problem.what()}});
   }
-  log_info(failure.empty() ? "stops: the job is over" : "stops: the job has failed", {{"reason", failure}});
-  return failure.empty() ? 0 : 1;
+  return ending;
+}
+
+int serve(const ServeFlags& flags) {
+  const auto place = find_place(flags);
+  set_up_logging({.role = fmt::format("server {}", place.rank)});
+  for (;;) {
+    const Ending ending = take_part(flags, place);
+    if (ending.expelled) {
+      log_warn("is no member any more: joins again, without what it held");
+      continue;
+    }
+    log_info(ending.failure.empty() ? "stops: it is not needed any more" : "stops: the job has failed",
+             {{"reason", ending.failure}});
+    return ending.failure.empty() ? 0 : 1;
+  }
 }
 
 }  // namespace

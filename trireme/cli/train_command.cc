@@ -70,6 +70,10 @@ void tell_result(const JobOutcome& outcome, const observe::RunFolder& folder, co
   suggest_next(flags);
 }
 
+/// Flags that mean something to one strategy only: a run that goes on with another one does not inherit them.
+const std::set<std::string> kOfOneStrategy{"servers",        "replicas",   "consistency",
+                                           "backup-workers", "damp-stale", "buffers"};
+
 /// Trains in `folder`, or in a new one that the flags name.
 int train(const TrainFlags& flags, const std::string& config, std::optional<observe::RunFolder> existing = {}) {
   check(flags);
@@ -90,6 +94,7 @@ int train(const TrainFlags& flags, const std::string& config, std::optional<obse
                                       .min_workers = flags.min_workers,
                                       .min_start = flags.min_start,
                                       .servers = flags.servers,
+                                      .replicas = parse_replicas(flags.replicas, flags.servers),
                                       .restarts = flags.restarts,
                                       .wait_for_workers = flags.wait_for_workers,
                                       .max_views = flags.max_views,
@@ -135,7 +140,11 @@ void add_resume(CLI::App& app, Action& action) {
     if (!std::filesystem::exists(folder.config())) {
       fail<InvalidArgument>("{} holds no run of 'trireme train': there is no config.toml", *run);
     }
-    apply_config_file(*command, folder.config().string());
+    const std::string config = folder.config().string();
+    const bool other_strategy =
+        command->get_option("--strategy")->count() > 0 &&
+        cluster::parse_strategy(config_value(config, "strategy")).kind != cluster::parse_strategy(flags->strategy).kind;
+    apply_config_file(*command, config, other_strategy ? kOfOneStrategy : std::set<std::string>{});
     settle(*command, *flags);
     if (!checkpoint::latest_complete(folder.checkpoints())) {
       fmt::print(stderr, "trireme: {} has no complete checkpoint: starting from the beginning\n", *run);

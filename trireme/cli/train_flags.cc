@@ -55,7 +55,7 @@ void declare(CLI::App& command, TrainFlags& flags) {
       ->group(who);
   command
       .add_option("--restarts", flags.restarts,
-                  "how often a worker that dies is started again before it is avoided for a while; 0: never")
+                  "how often a process that dies is started again before it is avoided for a while; 0: never")
       ->capture_default_str()
       ->group(who);
   command.add_option("--wait-for-workers", flags.wait_for_workers, "seconds to wait for more when too few are left")
@@ -73,6 +73,12 @@ void declare(CLI::App& command, TrainFlags& flags) {
   command
       .add_option("-s,--servers", flags.servers,
                   "processes that hold the parameters: 1 unless given; none with allreduce and local-sgd")
+      ->group(who);
+  command
+      .add_option("--replicas", flags.replicas,
+                  "backups of the parameters on other servers: 0, 1, or auto: 1 if there are two servers or more")
+      ->check(CLI::IsMember({"auto", "0", "1"}))
+      ->capture_default_str()
       ->group(who);
   command
       .add_option("--lanes", flags.lanes,
@@ -161,6 +167,14 @@ void declare(CLI::App& command, TrainFlags& flags) {
       .add_option("--latency-ms", flags.latency_ms,
                   "what workers send each other in the background starts so much later")
       ->group(experiments);
+}
+
+std::uint32_t parse_replicas(const std::string& text, std::uint32_t servers) {
+  if (text == "auto") return servers > 1 ? 1 : 0;
+  if (text == "1" && servers == 1) {
+    fail<InvalidArgument>("--replicas 1 with one server: a backup has to be on another one; use --servers 2");
+  }
+  return text == "1" ? 1 : 0;
 }
 
 std::optional<std::uint64_t> parse_checkpoint_every(const std::string& text) {

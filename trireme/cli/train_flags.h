@@ -19,6 +19,7 @@ struct TrainFlags {
   std::uint32_t workers = 2;       ///< from it: at the start
   std::uint32_t min_workers = 1;   ///< with fewer the job waits
   std::uint32_t min_start = 0;     ///< it begins with fewer than all only if a range was given
+  std::string replicas = "auto";   ///< backups of the parameters, see parse_replicas
   std::uint32_t restarts = 3;
   double wait_for_workers = 600;
   std::uint64_t max_views = 0;
@@ -92,6 +93,9 @@ struct WorkerRange {
   bool range_given = false;  ///< then it may also begin with `least`
 };
 WorkerRange parse_workers(const std::string& text);
+
+/// How many backups "auto", "0" or "1" means with that many servers. Throws InvalidArgument if it takes more servers.
+std::uint32_t parse_replicas(const std::string& text, std::uint32_t servers);
 
 /// "epoch" or a number of steps, 0 = never. Throws InvalidArgument.
 std::optional<std::uint64_t> parse_checkpoint_every(const std::string& text);

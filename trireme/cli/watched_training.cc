@@ -25,8 +25,8 @@ void remove_traces(const std::filesystem::path& run) {
 }  // namespace
 
 WatchedTraining::WatchedTraining(launch::Supervisor& supervisor, std::vector<std::string> arguments,
-                                 std::filesystem::path run, std::filesystem::path log, Lane lanes)
-    : supervisor_(supervisor), log_(std::move(log)), lanes_(lanes), traces_(run) {
+                                 const std::filesystem::path& run, std::filesystem::path log, Lane lanes)
+    : supervisor_(supervisor), run_(run), log_(std::move(log)), lanes_(lanes), traces_(run) {
   remove_traces(run);
   std::vector<std::string> argv{program_beside("trireme"), "train"};
   argv.insert(argv.end(), arguments.begin(), arguments.end());

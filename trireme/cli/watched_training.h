@@ -18,7 +18,7 @@ namespace trireme::cli {
 class WatchedTraining {
  public:
   /// Starts it with `arguments`, in the run folder `run`; what it prints goes to `log`. `lanes` is for `step`.
-  WatchedTraining(launch::Supervisor& supervisor, std::vector<std::string> arguments, std::filesystem::path run,
+  WatchedTraining(launch::Supervisor& supervisor, std::vector<std::string> arguments, const std::filesystem::path& run,
                   std::filesystem::path log, Lane lanes);
 
   /// Waits a moment and takes in what has happened. False once it has ended. `wake`: a descriptor that ends the wait.
@@ -32,6 +32,7 @@ class WatchedTraining {
 
   Step step() const;  ///< how far it has got
   pid_t launcher() const { return launcher_; }
+  const std::filesystem::path& folder() const { return run_; }
   std::vector<launch::JobProcess> processes() const { return launch::job_processes(launcher_); }
 
   /// Asks it to end after the present step.
@@ -47,6 +48,7 @@ class WatchedTraining {
   void take_events();
 
   launch::Supervisor& supervisor_;
+  std::filesystem::path run_;
   std::filesystem::path log_;
   Lane lanes_;
   observe::TraceFollower traces_;

@@ -64,8 +64,7 @@ TrainOptions to_options(const TrainFlags& flags, Rank rank) {
 }
 
 void work(const TrainFlags& flags) {
-  // With servers the others could not go on without this worker: then the signal just ends it.
-  if (!cluster::parse_strategy(flags.strategy).uses_servers()) leave_on_sigterm();
+  leave_on_sigterm();
   const data::Split data = load_data(flags);
   const auto job = Job::join();
   set_up_logging({.role = fmt::format("worker {}", job->rank())});

@@ -13,8 +13,8 @@ namespace {
 /// The places while they are being worked on, and what has been done to them.
 class Placement {
  public:
-  Placement(std::vector<ShardPlace> places, const std::vector<AssignableServer>& servers, std::uint32_t replicas)
-      : places_(std::move(places)), replicas_(replicas) {
+  Placement(std::vector<ShardPlace> places, const std::vector<AssignableServer>& servers, std::uint32_t copies)
+      : places_(std::move(places)), copies_(copies) {
     for (const AssignableServer& server : servers) leaving_[server.id] = server.leaving;
     for (const AssignableServer& server : servers) {
       if (!server.leaving) staying_.push_back(server.id);
@@ -30,7 +30,7 @@ class Placement {
     const std::size_t count = staying_.size();
     for (std::size_t i = 0; i < places_.size(); ++i) {
       places_[i].primary = staying_[i % count];
-      if (replicas_ < 2 || count < 2) continue;
+      if (copies_ < 2 || count < 2) continue;
       const std::size_t apart = 1 + i / count % (count - 1);  // the backups of one server's shards are spread too
       places_[i].backup = staying_[(i + apart) % count];
       places_[i].in_sync = true;  // both are empty
@@ -51,7 +51,8 @@ class Placement {
       }
       if (lives(place.primary)) continue;
       const MemberId heir = place.in_sync ? place.backup : 0;
-      place = {.primary = heir, .backup = 0, .in_sync = false};
+      place.primary = heir;
+      drop_backup(place);
       if (heir != 0) {
         ++promoted;
       } else {
@@ -75,7 +76,7 @@ class Placement {
     while (shift_one()) ++swapped;
     note("{} shards change their primary for an even load", swapped);
     for (ShardPlace& place : places_) {  // a copy that was kept for a move, or by who is leaving, has done its work
-      const bool surplus = place.in_sync && (replicas_ < 2 || leaves(place.backup));
+      const bool surplus = place.in_sync && (copies_ < 2 || leaves(place.backup));
       if (surplus && !wants_move(place)) drop_backup(place);
     }
   }
@@ -84,12 +85,12 @@ class Placement {
   void choose_backups() {
     std::size_t chosen = 0;
     for (ShardPlace& place : places_) {
-      const bool needed = replicas_ >= 2 || leaves(place.primary);
+      const bool needed = copies_ >= 2 || leaves(place.primary);
       if (place.backup == 0 && needed) chosen += give_backup(place) ? 1 : 0;
     }
     note("{} shards get a new backup", chosen);
     std::size_t moved = 0;
-    while (prepare_shift() || (replicas_ >= 2 && move_backup())) ++moved;
+    while (prepare_shift() || (copies_ >= 2 && move_backup())) ++moved;
     note("{} backups move for an even load", moved);
   }
 
@@ -234,7 +235,7 @@ class Placement {
   }
 
   std::vector<ShardPlace> places_;
-  const std::uint32_t replicas_;
+  const std::uint32_t copies_;
   std::map<MemberId, bool> leaving_;  // all that live
   std::vector<MemberId> staying_;     // who may get something
   std::string reason_;
@@ -243,11 +244,11 @@ class Placement {
 }  // namespace
 
 Assignment assign_shards(const std::vector<ShardPlace>& before, const std::vector<AssignableServer>& servers,
-                         std::uint32_t shards, std::uint32_t replicas) {
+                         std::uint32_t shards, std::uint32_t copies) {
   if (servers.empty()) fail<InvalidArgument>("shards cannot be placed: no server is left");
-  if (replicas < 1 || replicas > 2) fail<InvalidArgument>("{} copies of each shard: 1 and 2 are possible", replicas);
+  if (copies < 1 || copies > 2) fail<InvalidArgument>("{} copies of each shard: 1 and 2 are possible", copies);
   Assignment result;
-  Placement placement(before.empty() ? std::vector<ShardPlace>(shards) : before, servers, replicas);
+  Placement placement(before.empty() ? std::vector<ShardPlace>(shards) : before, servers, copies);
   if (before.empty()) {
     placement.spread();
   } else {

@@ -70,12 +70,15 @@ ViewDecision decide_view(const Situation& situation) {
     reason = "a member cannot go on in this view";
   } else if (!newcomers.empty()) {
     reason = names(newcomers) + (newcomers.size() == 1 ? " wants" : " want") + " to take part";
+  } else if (!situation.place_anew.empty() && !ending) {
+    reason = situation.place_anew;
   } else {
     return {.kind = Kind::kKeep, .reason = "all is well", .workers = {}};
   }
-  if (situation.meet && !std::ranges::all_of(members, [](const ViewCandidate& worker) { return worker.ready; })) {
+  if (!std::ranges::all_of(members, [](const ViewCandidate& worker) { return worker.ready; })) {
     return {.kind = Kind::kRegroup, .reason = reason, .workers = {}};
   }
+  if (situation.no_server) return {.kind = Kind::kWait, .reason = "no server is left", .workers = {}};
   const std::size_t count = members.size() + newcomers.size();
   if (count == 0 || (count < situation.shape.min_workers && !ending)) {
     return {.kind = Kind::kWait,

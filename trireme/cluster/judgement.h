@@ -16,7 +16,7 @@ struct JobShape {
   std::uint32_t min_workers = 1;  ///< with fewer the job waits
   std::uint32_t min_start = 0;    ///< with fewer it does not begin, when the time to gather is over; 0 = all
   std::uint32_t servers = 1;
-  std::uint32_t replicas = 1;  ///< copies of each shard of the parameters: 1 = on its primary alone, 2 = with a backup
+  std::uint32_t replicas = 0;  ///< backups of each shard of the parameters, on other servers: 0 or 1
 };
 
 /// A member as the master sees it.
@@ -55,7 +55,8 @@ struct Situation {
   JobShape shape;
   std::uint32_t most_workers = 0;      ///< in a view: one lane each, at least
   bool broken = false;                 ///< a member of the present view is gone
-  bool meet = true;                    ///< members come to the next view by themselves; else they are just told of it
+  bool no_server = false;              ///< the parameters live on servers, and none is left
+  std::string place_anew;              ///< why they should be placed anew; empty = they should not
   std::vector<ViewCandidate> workers;  ///< who is alive
 };
 
@@ -64,7 +65,7 @@ struct ViewDecision {
   enum class Kind {
     kKeep,     ///< it is good
     kRegroup,  ///< its members have to meet in the next one: those that do not know yet are to be told
-    kWait,     ///< all that are alive wait for the next one, but they are too few
+    kWait,     ///< all workers that are alive wait for the next one, but somebody is missing
     kForm,     ///< the next one consists of `workers`
   };
   Kind kind = Kind::kKeep;

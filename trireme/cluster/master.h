@@ -1,29 +1,20 @@
 #pragma once
 
-#include <functional>
 #include <memory>
-#include <string>
 
 #include "trireme/cluster/judgement.h"
+#include "trireme/cluster/ledger.h"
 #include "trireme/cluster/protocol.h"
 #include "trireme/net/service.h"
 
 namespace trireme::cluster {
-
-/// Where a master keeps what must outlive it. The default keeps nothing.
-struct Ledger {
-  std::string saved = {};                               ///< by an earlier master of this job; empty = it is the first
-  std::function<void(const std::string&)> save = {};    ///< durably. Throws StaleView once another master leads,
-                                                        ///< IoError or Timeout if the store cannot be reached
-  std::function<bool()> leading = [] { return true; };  ///< whether no other master can be deciding now
-};
 
 struct MasterOptions {
   net::ServiceOptions service;
   JobShape shape;
   std::chrono::milliseconds hang_after = 3s;          ///< a member silent for this long is taken for hung
   std::chrono::milliseconds gather_within = 120s;     ///< how long to wait for all members at the start
-  std::chrono::milliseconds wait_for_workers = 600s;  ///< how long to wait for more when too few are left
+  std::chrono::milliseconds wait_for_members = 600s;  ///< how long to wait for more when too few are left
   Ledger ledger;
   std::uint64_t max_views = 0;  ///< give up after so many memberships; 0 = never
 };
@@ -31,15 +22,16 @@ struct MasterOptions {
 /// Decides who takes part, watches that all are alive, gives out work to asynchronous workers, adds up progress. It
 /// is not on the path of a synchronous step. Threads: one for its service, one that looks at the time.
 ///
-/// A job whose plan says that it is elastic survives the death of workers: whoever is left meets in the next view, and
-/// newcomers are taken in. The death of any member of another job ends it.
+/// A job whose plan says that it is elastic survives the death of members: whoever is left meets in the next view, and
+/// newcomers are taken in; backups of parameters take over from a server that is gone. The death of any member of
+/// another job ends it.
 ///
 /// A master that takes over from one that died knows what that one saved; the members come to it by themselves. Views
 /// are saved before anybody is told of them, so no two masters ever give out the same one. While the store cannot be
 /// reached the present view stays as it is.
 class Master {
  public:
-  explicit Master(MasterOptions options);
+  explicit Master(const MasterOptions& options);
   ~Master();
 
   const net::Address& address() const;

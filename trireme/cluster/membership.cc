@@ -139,9 +139,15 @@ void Membership::report(const WorkDone& work) {
   unreported_.correct += work.correct;
 }
 
-LeaseReply Membership::lease(const std::vector<UnitRange>& finished) {
-  return ask<LeaseReply>(kLease, LeaseRequest{member(), finished}, Deadline::in(options_.master_silent_after),
-                         "the request for work");
+LeaseReply Membership::lease(LeaseRequest request) {
+  request.member = member();
+  request.view = view().view;
+  return ask<LeaseReply>(kLease, request, Deadline::in(options_.master_silent_after), "the request for work");
+}
+
+void Membership::rewind(std::uint64_t units) {
+  const RewindRequest request{.member = member(), .view = view().view, .units = units};
+  ask<Done>(kRewind, request, Deadline::in(options_.master_silent_after), "the way back to a checkpoint");
 }
 
 void Membership::post_result(const nlohmann::json& result) {

@@ -42,10 +42,10 @@ class Membership {
     std::function<void()> on_over;                            ///< all workers are done
     std::function<void(const MetricsRow&)> on_row;            ///< chief only: a row of metrics
     std::function<ClockReport()> clocks;                      ///< servers: asked before each heartbeat
-    std::function<std::vector<ShardReport>()> shards;         ///< servers: likewise, about their copies
+    std::function<ShardReports()> shards;                     ///< servers: likewise, about their copies
 
     /// Workers: the members of `view` have to meet in the next one, see `regroup`. Once per view, and once more if
-    /// what was to be after the step has to be now.
+    /// what was to be after the step has to be now. Servers: this process is no member any more, and has to begin anew.
     std::function<void(View view, Regroup when, const std::string& reason)> on_regroup;
   };
 
@@ -71,7 +71,12 @@ class Membership {
   /// Adds to what the next heartbeat reports: counts are added, clock and lr replaced. Cheap; thread-safe.
   void report(const WorkDone& work);
 
-  LeaseReply lease(const std::vector<UnitRange>& finished);
+  /// Work, and what was done of it. Of `request` member and view are filled in here. Throws StaleView if the workers
+  /// have to meet in another view.
+  LeaseReply lease(LeaseRequest request);
+
+  /// The chief has gone back to a checkpoint: leased work begins again after the first `units`.
+  void rewind(std::uint64_t units);
 
   void post_result(const nlohmann::json& result);
 

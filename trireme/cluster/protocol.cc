@@ -18,7 +18,7 @@ std::vector<net::Address> ViewInfo::worker_addresses() const { return addresses(
 
 std::vector<net::Address> ViewInfo::server_addresses() const { return addresses(servers); }
 
-ViewInfo first_view(std::uint32_t workers, const std::vector<net::Address>& servers, std::uint32_t replicas) {
+ViewInfo first_view(std::uint32_t workers, const std::vector<net::Address>& servers, std::uint32_t copies) {
   ViewInfo view{.view = 1, .workers = {}, .servers = {}, .shards = {}};
   MemberId next = 1;
   for (std::uint32_t slot = 0; slot < workers; ++slot) {
@@ -31,7 +31,7 @@ ViewInfo first_view(std::uint32_t workers, const std::vector<net::Address>& serv
     live.push_back({.id = next++});
   }
   const auto shards = kShardsPerServer * static_cast<std::uint32_t>(servers.size());
-  view.shards = assign_shards({}, live, shards, replicas).shards;
+  view.shards = assign_shards({}, live, shards, copies).shards;
   return view;
 }
 

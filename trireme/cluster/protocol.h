@@ -26,7 +26,8 @@ enum Request : std::uint16_t {
   kResult = 6,     ///< ResultReport -> Done: what the job achieved, from the chief
   kStop = 7,       ///< StopRequest -> Done: finish the step and end
   kLeave = 8,      ///< LeaveNotice -> Done: a member ends on purpose
-  kScale = 9,      ///< ScaleRequest -> Done: how many workers there should be from now on
+  kScale = 9,      ///< ScaleRequest -> Done: how many workers and servers there should be from now on
+  kRewind = 10,    ///< RewindRequest -> Done: leased work is done again from a checkpoint on, from the chief
 };
 
 struct Done {
@@ -60,7 +61,7 @@ struct MemberInfo {
 struct ViewInfo {
   View view = 0;
   std::vector<MemberInfo> workers;  ///< by rank: who has been here longest comes first, and is the chief
-  std::vector<MemberInfo> servers;  ///< by rank, which is their slot
+  std::vector<MemberInfo> servers;  ///< by slot
   std::vector<ShardPlace> shards;   ///< of the parameters, if there are servers: always as many as in the first view
   NLOHMANN_DEFINE_TYPE_INTRUSIVE(ViewInfo, view, workers, servers, shards)
 
@@ -73,7 +74,7 @@ inline constexpr std::uint32_t kShardsPerServer = 4;
 
 /// View 1 of a job without a master: members are numbered through, workers from 1 on, then servers. For benchmarks and
 /// tests.
-ViewInfo first_view(std::uint32_t workers, const std::vector<net::Address>& servers, std::uint32_t replicas = 1);
+ViewInfo first_view(std::uint32_t workers, const std::vector<net::Address>& servers, std::uint32_t copies = 1);
 
 struct JoinReply {
   MemberId member = 0;
@@ -88,11 +89,14 @@ struct Plan {
   Step steps_per_epoch = 0;
   std::uint64_t batch = 0;
   Lane lanes = 1;
-  bool leased = false;   ///< asynchronous: units are given out by the master
-  bool elastic = false;  ///< the others go on when a worker dies
-  Step log_every = 10;   ///< global steps per row of metrics
-  std::string strategy;  ///< how gradients become an update, for people: "allreduce", "ps:bsp"
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(Plan, steps, steps_per_epoch, batch, lanes, leased, elastic, log_every, strategy)
+  bool leased = false;       ///< asynchronous: units are given out by the master
+  bool elastic = false;      ///< the others go on when a worker dies
+  Step log_every = 10;       ///< global steps per row of metrics
+  Step pause_every = 0;      ///< leased: steps after which all wait until the chief has saved; 0 = never
+  double pause_apart_s = 0;  ///< but not sooner after the last time
+  std::string strategy;      ///< how gradients become an update, for people: "allreduce", "ps:bsp"
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(Plan, steps, steps_per_epoch, batch, lanes, leased, elastic, log_every, pause_every,
+                                 pause_apart_s, strategy)
   bool operator==(const Plan&) const = default;
 };
 
@@ -115,10 +119,10 @@ struct ClockReport {
 
 struct Heartbeat {
   MemberId member = 0;
-  WorkDone work;                    ///< from workers
-  ClockReport clocks;               ///< from servers
-  std::vector<ShardReport> shards;  ///< from servers: about the shards they are the primaries of
-  bool last = false;                ///< complete the row of metrics in progress
+  WorkDone work;        ///< from workers
+  ClockReport clocks;   ///< from servers
+  ShardReports shards;  ///< from servers: about the shards they are the primaries of
+  bool last = false;    ///< complete the row of metrics in progress
   NLOHMANN_DEFINE_TYPE_INTRUSIVE(Heartbeat, member, work, clocks, shards, last)
 };
 
@@ -167,15 +171,26 @@ struct UnitRange {
 
 struct LeaseRequest {
   MemberId member = 0;
+  View view = 0;  ///< of the worker: what it says counts in that one only
   std::vector<UnitRange> finished;
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(LeaseRequest, member, finished)
+  std::uint64_t saved = 0;  ///< not 0: the chief has saved what so many finished units have made
+  bool more = true;         ///< it wants work
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(LeaseRequest, member, view, finished, saved, more)
 };
 
 struct LeaseReply {
   bool over = false;           ///< every unit is finished
-  UnitRange range;             ///< empty and not over: others are still at work on the last units; ask again
+  bool save = false;           ///< for the chief: nobody is at work, save what there is, and say so
+  UnitRange range;             ///< empty and not over: others are still at work, or somebody saves; ask again
   std::uint64_t finished = 0;  ///< units that all workers together have finished
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(LeaseReply, over, range, finished)
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(LeaseReply, over, save, range, finished)
+};
+
+struct RewindRequest {
+  MemberId member = 0;
+  View view = 0;
+  std::uint64_t units = 0;  ///< the first so many are done
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(RewindRequest, member, view, units)
 };
 
 struct StopRequest {
@@ -189,9 +204,10 @@ struct LeaveNotice {
   NLOHMANN_DEFINE_TYPE_INTRUSIVE(LeaveNotice, member, failure)
 };
 
-struct ScaleRequest {
+struct ScaleRequest {  ///< 0 = as many as there are
   std::uint32_t workers = 0;
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(ScaleRequest, workers)
+  std::uint32_t servers = 0;
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(ScaleRequest, workers, servers)
 };
 
 struct ResultReport {
@@ -202,7 +218,7 @@ struct ResultReport {
 enum class JobState {
   kGathering,
   kRunning,
-  kWaiting,  ///< too few workers are left: waits for more
+  kWaiting,  ///< too few members are left: waits for more
   kFailed,
   kFinished
 };
@@ -218,10 +234,13 @@ struct JobStatus {
   Step spread_max = 0;  ///< the largest clock spread seen
   std::vector<Step> clocks;
   std::vector<std::uint32_t> workers;  ///< the slots of those in the view, by rank
+  std::vector<std::uint32_t> servers;  ///< likewise
+  std::uint32_t copies_due = 0;        ///< shards of the parameters that have not all their copies yet
   std::uint32_t wanted_workers = 0;    ///< how many there should be: the launcher starts and ends processes by it
+  std::uint32_t wanted_servers = 0;
   nlohmann::json result;
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(JobStatus, state, reason, view, plan, now, spread_max, clocks, workers, wanted_workers,
-                                 result)
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(JobStatus, state, reason, view, plan, now, spread_max, clocks, workers, servers,
+                                 copies_due, wanted_workers, wanted_servers, result)
 };
 
 }  // namespace trireme::cluster

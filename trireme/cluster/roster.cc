@@ -33,6 +33,11 @@ const Member* Roster::living(Role role, std::uint32_t slot) const {
   return found == members_.end() ? nullptr : &found->second;
 }
 
+bool Roster::any_alive(Role role) const {
+  return std::ranges::any_of(
+      members_, [&](const auto& entry) { return entry.second.state.role == role && entry.second.alive(); });
+}
+
 Member& Roster::add(const MemberInfo& info, Role role) {
   Member& member = members_[info.id];
   member.info = info;

@@ -41,6 +41,8 @@ class Roster {
   /// Who lives with that role and slot; null if nobody does.
   const Member* living(Role role, std::uint32_t slot) const;
 
+  bool any_alive(Role role) const;
+
   Member& add(const MemberInfo& info, Role role);
 
   /// Takes in the members of a view that another master formed, as last heard at `heard`.

@@ -10,6 +10,8 @@ std::string to_text(const SavedJob& job) {
                             {"view", job.view},
                             {"next_member", job.next_member},
                             {"wanted_workers", job.wanted_workers},
+                            {"wanted_servers", job.wanted_servers},
+                            {"leases", job.leases},
                             {"stop", job.stop},
                             {"plan", job.plan ? nlohmann::json(*job.plan) : nlohmann::json()},
                             {"result", job.result}};
@@ -25,6 +27,8 @@ SavedJob parse_saved_job(const std::string& text) {
     json.at("view").get_to(job.view);
     json.at("next_member").get_to(job.next_member);
     json.at("wanted_workers").get_to(job.wanted_workers);
+    json.at("wanted_servers").get_to(job.wanted_servers);
+    json.at("leases").get_to(job.leases);
     json.at("stop").get_to(job.stop);
     if (!json.at("plan").is_null()) job.plan = json.at("plan").get<Plan>();
     job.result = json.at("result");

@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 
+#include "trireme/cluster/lease_book.h"
 #include "trireme/cluster/protocol.h"
 
 namespace trireme::cluster {
@@ -14,8 +15,10 @@ struct SavedJob {
   ViewInfo view;
   MemberId next_member = 1;
   std::uint32_t wanted_workers = 0;
+  std::uint32_t wanted_servers = 0;
   bool stop = false;
   std::optional<Plan> plan;
+  LeaseMemory leases;
   nlohmann::json result;
 };
 

@@ -33,6 +33,11 @@ std::optional<Item> Prefetcher::next(const Deadline& deadline) {
   return item;
 }
 
+void Prefetcher::stop() {
+  thread_.request_stop();
+  if (thread_.joinable()) thread_.join();
+}
+
 void Prefetcher::recycle(Batch batch) {
   const std::scoped_lock lock(mutex_);
   if (spare_.size() < spare_.capacity()) spare_.push_back(std::move(batch));

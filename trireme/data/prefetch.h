@@ -57,6 +57,9 @@ class Prefetcher {
   /// later call: the thread has ended by then.
   std::optional<Item> next(const Deadline& deadline);
 
+  /// Ends the thread, as the destructor does. Not from two threads at once.
+  void stop();
+
   /// Gives the buffers of a batch back for later reads. With every batch given back, none are allocated once the
   /// largest batch was seen.
   void recycle(Batch batch);

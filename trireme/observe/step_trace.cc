@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cinttypes>
 #include <cstdio>
@@ -19,6 +20,8 @@ namespace trireme::observe {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr std::array<std::string_view, 3> kKinds{"begin", "commit", "repeat"};  // as StepEvent::Kind counts them
 
 struct TraceName {
   std::uint32_t slot = 0;
@@ -52,9 +55,8 @@ std::int64_t trace_clock() {
 }
 
 std::string to_line(const StepEvent& event) {
-  const char* kind = event.kind == StepEvent::Kind::kBegin ? "begin" : "commit";
-  std::string line =
-      fmt::format("{} {} {} {} {} {}", kind, event.at, event.step, event.view, event.lanes.first, event.lanes.count);
+  std::string line = fmt::format("{} {} {} {} {} {}", kKinds[static_cast<std::size_t>(event.kind)], event.at,
+                                 event.step, event.view, event.lanes.first, event.lanes.count);
   if (event.unit) line += fmt::format(" {}", *event.unit);
   return line + "\n";
 }
@@ -66,9 +68,9 @@ std::optional<StepEvent> parse_line(std::string_view line) {
   const int fields =
       std::sscanf(std::string(line).c_str(), "%7s %" SCNd64 " %" SCNu64 " %" SCNu64 " %" SCNu32 " %" SCNu32 " %" SCNu64,
                   kind, &event.at, &event.step, &event.view, &event.lanes.first, &event.lanes.count, &unit);
-  const bool commit = std::string_view(kind) == "commit";
-  if (fields < 6 || (!commit && std::string_view(kind) != "begin")) return std::nullopt;
-  event.kind = commit ? StepEvent::Kind::kCommit : StepEvent::Kind::kBegin;
+  const auto known = std::ranges::find(kKinds, std::string_view(kind));
+  if (fields < 6 || known == kKinds.end()) return std::nullopt;
+  event.kind = static_cast<StepEvent::Kind>(known - kKinds.begin());
   if (fields == 7) event.unit = unit;
   return event;
 }

@@ -13,9 +13,10 @@
 
 namespace trireme::observe {
 
-/// One thing that a worker did: it began a step, or a step took effect for it.
+/// One thing that a worker did: it began a step, a step took effect for it, or a unit turned out to have done so
+/// before.
 struct StepEvent {
-  enum class Kind { kBegin, kCommit };
+  enum class Kind { kBegin, kCommit, kRepeat };
 
   Kind kind = Kind::kBegin;
   std::int64_t at = 0;  ///< nanoseconds of the host's monotonic clock: the same for all its processes

@@ -117,7 +117,11 @@ void Chunk::finish_rounds() {
       policy_.on_snapshot(header, std::move(image));
     }
     std::vector<Told> told;
-    for (const Contribution* contribution : round) told.push_back(answer(*contribution, /*counted=*/true));
+    const bool regroup = std::ranges::any_of(round, &Contribution::regroup);
+    for (const Contribution* contribution : round) {
+      told.push_back(answer(*contribution, /*counted=*/true));
+      told.back().reply.regroup = regroup;
+    }
     std::erase_if(waiting_, [&](const Contribution& contribution) { return contribution.step < version_; });
     dispatch(std::move(forward), std::move(told));
   }
@@ -139,6 +143,7 @@ void Chunk::push_at_once(Contribution contribution) {
   if (may_go_on(policy_.consistency, clock, slowest_clock())) {
     told.push_back(answer(contribution, fresh));
   } else {
+    contribution.counts = fresh;
     waiting_.push_back(std::move(contribution));
   }
   dispatch(std::move(forward), std::move(told));
@@ -150,7 +155,7 @@ void Chunk::release_held() {
   std::vector<Told> told;
   std::erase_if(waiting_, [&](const Contribution& held) {
     if (!may_go_on(policy_.consistency, workers_[held.worker].clock.clock, slowest)) return false;
-    told.push_back(answer(held, /*counted=*/true));
+    told.push_back(answer(held, held.counts));
     return true;
   });
   dispatch({}, std::move(told));

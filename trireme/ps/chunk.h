@@ -20,9 +20,10 @@ class Replica;
 
 /// What a chunk tells about itself when it lets a worker go on.
 struct ChunkReply {
-  Step version = 0;     ///< updates applied so far
-  bool counted = true;  ///< false: the gradient came too late, or for the second time, and was dropped
-  bool stop = false;    ///< some worker asked to stop; in bsp all workers see it after the same step
+  Step version = 0;      ///< updates applied so far
+  bool counted = true;   ///< false: the gradient came too late, or for the second time, and was dropped
+  bool stop = false;     ///< some worker asked to stop; in bsp all workers see it after the same step
+  bool regroup = false;  ///< bsp: some worker asked, in this step, to meet in another view
 };
 
 /// Somebody who waits for chunks: told once per chunk, perhaps under the chunk's lock and on another thread.
@@ -51,8 +52,10 @@ struct Contribution {
   double samples = 0;      ///< how many samples it sums: its weight in the average
   double lr = 0;
   bool stop = false;                ///< ask everybody to stop after this step
+  bool regroup = false;             ///< bsp: ask everybody to meet in another view after this step
   const float* gradient = nullptr;  ///< sum over samples; valid until `waiter` is told
   float* copy_to = nullptr;         ///< where the new parameters go first; may be `gradient`; null = nowhere
+  bool counts = true;               ///< false: it was applied before, and is only answered
   std::shared_ptr<ChunkWaiter> waiter;
 };
 
@@ -105,6 +108,9 @@ class Chunk {
   void restore(const ChunkHeader& header, std::span<const float> values, View view,
                std::shared_ptr<ChunkWaiter> waiter);
 
+  /// From now on it waits for initial values, or to be restored.
+  void clear(View view);
+
   /// Takes a gradient; the waiter is told when the worker may go on and the backup has the update, by this call or by a
   /// later one. Throws InvalidArgument if the contribution cannot be (worker, lanes), StaleView; then the waiter is not
   /// told.
@@ -135,6 +141,9 @@ class Chunk {
   std::pair<ChunkHeader, ChunkImage> image();
 
   std::uint64_t history();
+
+  /// Whether its initial values are there, and how many steps it has seen.
+  std::pair<bool, Step> standing();
 
   /// How many steps each worker has been told are finished, and the largest lead one ever had over another.
   struct Clocks {

@@ -95,6 +95,12 @@ void Chunk::restore(const ChunkHeader& header, std::span<const float> values, Vi
   dispatch_whole(std::move(told));
 }
 
+void Chunk::clear(View view) {
+  const std::lock_guard lock(mutex_);
+  check_view(view);
+  assigned_ = false;
+}
+
 void Chunk::install(const ChunkHeader& header, std::span<const float> values, View view) {
   const std::lock_guard lock(mutex_);
   check_view(view);
@@ -150,6 +156,11 @@ std::pair<ChunkHeader, ChunkImage> Chunk::make_image() const {
 std::uint64_t Chunk::history() {
   const std::lock_guard lock(mutex_);
   return history_;
+}
+
+std::pair<bool, Step> Chunk::standing() {
+  const std::lock_guard lock(mutex_);
+  return {assigned_, version_};
 }
 
 /// The chunk has become another: the backup needs all of it.

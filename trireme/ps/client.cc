@@ -14,14 +14,6 @@ constexpr std::size_t kNetworkRequestBytes = 1u << 20;  // small enough that a s
 
 }  // namespace
 
-struct Client::Peer {
-  std::shared_ptr<net::Connection> connection;
-  bool shares_memory = false;
-  std::uint64_t gradient_segment = 0;                     // its id for the server; 0 = gradients travel in the payload
-  std::uint64_t encoded_segment = 0;                      // the same for encoded gradients
-  std::vector<std::shared_ptr<net::Segment>> parameters;  // by shard: the server's, mapped
-};
-
 struct Client::Sent {
   Peer* peer;
   std::shared_ptr<net::PendingReply> pending;
@@ -79,7 +71,7 @@ void Client::close_peers() {
   sent_.clear();
 }
 
-void Client::enter(const cluster::ViewInfo& view) {
+void Client::enter(const cluster::ViewInfo& view, MemberId member) {
   close_peers();  // no late answer can write into our memory
   {
     const std::lock_guard lock(peers_mutex_);
@@ -88,6 +80,7 @@ void Client::enter(const cluster::ViewInfo& view) {
   }
   for (codec::ErrorFeedback& feedback : feedback_) feedback.undo();  // of a step that was interrupted
   options_.view = view;
+  options_.member = member;
   connect();
   if (gradient_segment_) open_peers();
 }
@@ -255,6 +248,7 @@ void Client::send(Peer& peer, std::span<const std::uint32_t> chunks, const PushI
                           .samples = info.samples,
                           .lr = info.lr,
                           .stop = info.stop,
+                          .regroup = info.regroup,
                           .push = push,
                           .pull = pull};
   net::Connection::Request message{.kind = kExchange, .view = options_.view.view};
@@ -289,7 +283,7 @@ void Client::send(Peer& peer, std::span<const std::uint32_t> chunks, const PushI
 }
 
 StepOutcome Client::finish() {
-  StepOutcome outcome{.oldest = ~Step{0}};
+  StepOutcome outcome{.oldest = ~Step{0}, .repeated = true};
   const Deadline deadline = Deadline::in(options_.step_timeout);
   std::vector<Sent> sent;
   sent.swap(sent_);
@@ -301,7 +295,9 @@ StepOutcome Client::finish() {
     outcome.oldest = std::min(outcome.oldest, reply.oldest);
     outcome.newest = std::max(outcome.newest, reply.newest);
     outcome.counted = outcome.counted && reply.counted;
+    outcome.repeated = outcome.repeated && reply.repeated;
     outcome.stop = outcome.stop || reply.stop;
+    outcome.regroup = outcome.regroup || reply.regroup;
   }
   const bool must_be_whole = job_.consistency.synchronous() && job_.consistency.backups == 0;
   if (must_be_whole && !outcome.whole()) return outcome;
@@ -358,6 +354,9 @@ void Client::interrupt(const std::string& reason) {
   for (const auto& peer : peers_) {
     if (peer) peer->connection->channel().close(reason);
   }
+  for (const auto& connection : network_) {
+    if (connection) connection->channel().close(reason);
+  }
 }
 
 void Client::leave() {
@@ -366,6 +365,16 @@ void Client::leave() {
     peer->connection->call<Done>(kLeave, options_.view.view, LeaveRequest{rank_}, Deadline::in(options_.timeout),
                                  "the leave");
   }
+}
+
+Standing Client::standing() {
+  Standing all;
+  for (const auto& peer : peers_) {
+    if (!peer) continue;
+    all.add(peer->connection->call<Standing>(kStanding, options_.view.view, Nothing{}, Deadline::in(options_.timeout),
+                                             "what it holds"));
+  }
+  return all;
 }
 
 std::vector<ServerStats> Client::server_stats() {

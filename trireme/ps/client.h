@@ -32,15 +32,18 @@ struct PushInfo {
   LaneRange lanes;         ///< whose gradients are summed in it
   double samples = 0;      ///< how many samples
   double lr = 0;
-  bool stop = false;  ///< ask everybody to stop after this step
+  bool stop = false;     ///< ask everybody to stop after this step
+  bool regroup = false;  ///< bsp: ask everybody to meet in another view after this step
 };
 
 /// How a step ended for this worker.
 struct StepOutcome {
-  Step oldest = 0;      ///< updates of the chunk that had the fewest
-  Step newest = 0;      ///< and the most
-  bool counted = true;  ///< false: some of its gradients came too late (backup workers), or for the second time
+  Step oldest = 0;        ///< updates of the chunk that had the fewest
+  Step newest = 0;        ///< and the most
+  bool counted = true;    ///< false: some of its gradients came too late (backup workers), or for the second time
+  bool repeated = false;  ///< all of them did
   bool stop = false;
+  bool regroup = false;  ///< bsp: some worker asked for it in this step; all are told
 
   /// Whether all chunks are of the same version: with bsp they are, unless a step was interrupted in the middle.
   bool whole() const { return oldest == newest; }
@@ -56,7 +59,8 @@ struct TableImage {
 struct JobImage {
   Step oldest = 0;  ///< version of the chunk with the fewest steps
   Step newest = 0;
-  Step updates = 0;  ///< steps that changed something, of the chunk with the most
+  Step updates = 0;         ///< steps that changed something, of the chunk with the most
+  std::uint64_t units = 0;  ///< ssp, asp, for `restore`: the first so many are done
   std::vector<TableImage> tables;
 };
 
@@ -84,10 +88,10 @@ class Client {
   /// StaleView; then `enter` a later view.
   void open(std::vector<TableSpec> tables, const TableOptions& options);
 
-  /// Goes to another view: connects to its servers, which forget what this worker pushed before. The tables stay open,
-  /// parameters and gradients stay as they are. May be called again, with a later view, if it throws. Throws PeerLost,
-  /// Timeout, StaleView if a server is in a later view already.
-  void enter(const cluster::ViewInfo& view);
+  /// Goes to another view, as `member` of it: connects to its servers, which forget what this worker pushed before. The
+  /// tables stay open, parameters and gradients stay as they are. May be called again, with a later view, if it throws.
+  /// Throws PeerLost, Timeout, StaleView if a server is in a later view already.
+  void enter(const cluster::ViewInfo& view, MemberId member);
 
   const Layout& layout() const { return layout_; }
 
@@ -105,12 +109,19 @@ class Client {
   /// middle, and the parameters here stay as they were: those who have them of version `oldest` push that step again.
   StepOutcome pull();
 
-  /// Makes all servers hold `image`, whatever they hold now: a checkpoint. By the chief, before anybody pulls.
-  /// Throws InvalidArgument if its sizes are not those of the tables.
+  /// What the servers hold. Incomplete: they wait for initial values or a checkpoint, which `assign` and `restore`
+  /// bring; once it is complete again, all of that is there.
+  Standing standing();
+
+  /// Makes all servers hold `image`, whatever they hold now: a checkpoint. By the chief, before anybody pulls. What it
+  /// leaves when it is interrupted is incomplete. Throws InvalidArgument if its sizes are not those of the tables.
   void restore(const JobImage& image);
 
   /// Reads parameters and optimizer state from the primaries. In bsp consistent if no step is under way.
   JobImage fetch();
+
+  /// Tables of the right sizes, all zero: to be filled for `restore`.
+  JobImage empty_image() const;
 
   /// Sends the gradients of `tables`, asking for the new parameters if `pull`. Returns at once; the gradients must stay
   /// as they are, and the parameters unused, until `finish`.
@@ -140,16 +151,21 @@ class Client {
   std::string transports() const;  ///< for people: "server 0 (shm 127.0.0.1:4821)"
 
  private:
-  struct Peer;
+  struct Peer {
+    std::shared_ptr<net::Connection> connection;
+    bool shares_memory = false;
+    std::uint64_t gradient_segment = 0;  // its id for the server; 0 = gradients travel in the payload
+    std::uint64_t encoded_segment = 0;   // the same for encoded gradients
+    std::vector<std::shared_ptr<net::Segment>> parameters;  // by shard: the server's, mapped
+  };
   struct Sent;
+  class Network;
 
   void connect();
   void open_peers();
   void close_peers();
   Peer& peer_of(std::uint32_t chunk);
   std::shared_ptr<net::Connection> dial(const cluster::MemberInfo& server, net::Transport transport);
-  std::vector<std::shared_ptr<net::Connection>> dial_network();
-  std::size_t server_of(std::uint32_t shard) const;  // position in the view
   void place_new(std::span<const std::uint32_t> chunks);
   void send(Peer& peer, std::span<const std::uint32_t> chunks, const PushInfo& info, bool push, bool pull);
   void send_chunks(std::span<const std::uint32_t> chunks, const PushInfo& info, bool push, bool pull);
@@ -159,12 +175,13 @@ class Client {
 
   net::Loop& loop_;
   ClientOptions options_;
-  Rank rank_ = 0;                             // of this worker in the view
-  std::mutex peers_mutex_;                    // for interrupt; only this thread changes them
-  std::vector<std::unique_ptr<Peer>> peers_;  // by position in the view's servers; null = holds nothing
-  std::vector<Peer*> shard_peers_;            // by shard
-  std::string interrupted_;                   // guarded by peers_mutex_
-  bool in_place_ = true;                      // all servers share memory: nothing is overwritten before all is there
+  Rank rank_ = 0;                                          // of this worker in the view
+  std::mutex peers_mutex_;                                 // for interrupt; only this thread changes them
+  std::vector<std::unique_ptr<Peer>> peers_;               // by position in the view's servers; null = holds nothing
+  std::vector<Peer*> shard_peers_;                         // by shard
+  std::vector<std::shared_ptr<net::Connection>> network_;  // for whole chunks, while some travel; like peers_
+  std::string interrupted_;                                // guarded by peers_mutex_
+  bool in_place_ = true;  // all servers share memory: nothing is overwritten before all is there
   JobTables job_;
   Layout layout_;
   std::unique_ptr<float[]> memory_[2];  // parameters; the second is touched only where they come over the network

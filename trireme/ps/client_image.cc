@@ -1,49 +1,102 @@
 // The client's side of checkpoints: whole chunks with their optimizer state.
 
 #include <algorithm>
+#include <deque>
 
 #include "trireme/base/error.h"
 #include "trireme/ps/client.h"
 #include "trireme/ps/replica.h"
 
 namespace trireme::ps {
+namespace {
+
+constexpr std::size_t kInFlight = 16;  // chunks at a time: the network is busy, and no server holds many copies
+
+}  // namespace
 
 /// Connections over the network to the servers, in the view's order: whole chunks do not fit the rings of shared
-/// memory.
-std::vector<std::shared_ptr<net::Connection>> Client::dial_network() {
-  std::vector<std::shared_ptr<net::Connection>> connections;
-  for (std::size_t i = 0; i < peers_.size(); ++i) {
-    const cluster::MemberInfo& server = options_.view.servers[i];
-    connections.push_back(peers_[i] ? dial(server, network_transport(options_.transport, server.address)) : nullptr);
+/// memory. They end with `interrupt`, or when this does.
+class Client::Network {
+ public:
+  explicit Network(Client& client) : client_(client) {
+    for (std::size_t i = 0; i < client.peers_.size(); ++i) {
+      const cluster::MemberInfo& server = client.options_.view.servers[i];
+      auto connection = client.peers_[i]
+                            ? client.dial(server, network_transport(client.options_.transport, server.address))
+                            : nullptr;
+      const std::lock_guard lock(client.peers_mutex_);
+      client.network_.push_back(std::move(connection));
+      if (!client.interrupted_.empty()) fail<PeerLost>("{}", client.interrupted_);
+    }
   }
-  return connections;
+  ~Network() {
+    const std::lock_guard lock(client_.peers_mutex_);
+    for (const auto& connection : client_.network_) {
+      if (connection) connection->close();  // nothing may write into our memory any more
+    }
+    client_.network_.clear();
+  }
+  Network(const Network&) = delete;
+  Network& operator=(const Network&) = delete;
+
+  net::Connection& of_shard(std::uint32_t shard) const {
+    const auto same = [&](const std::unique_ptr<Peer>& peer) { return peer.get() == client_.shard_peers_[shard]; };
+    return *client_.network_[static_cast<std::size_t>(std::ranges::find_if(client_.peers_, same) -
+                                                      client_.peers_.begin())];
+  }
+
+  /// Makes a request for each chunk, and gives the answers to `done`: several at a time.
+  template <typename MakeRequest, typename Done>
+  void for_each_chunk(const MakeRequest& make, const std::string& what, const Done& done) {
+    std::deque<std::pair<net::Connection*, std::shared_ptr<net::PendingReply>>> pending;
+    const auto take_first = [&] {
+      const auto [server, reply] = pending.front();
+      done(server->wait(reply, Deadline::in(client_.options_.timeout), what));
+      pending.pop_front();
+    };
+    for (std::uint32_t index = 0; index < client_.layout_.chunks().size(); ++index) {
+      if (pending.size() == kInFlight) take_first();
+      net::Connection& server = of_shard(client_.layout_.chunks()[index].place.shard);
+      pending.emplace_back(&server, server.send(make(index)));
+    }
+    while (!pending.empty()) take_first();
+  }
+
+ private:
+  Client& client_;
+};
+
+JobImage Client::empty_image() const {
+  JobImage image;
+  for (const TableSpec& table : layout_.tables()) {
+    image.tables.push_back({std::vector<float>(table.elements), {}});
+    image.tables.back().state.assign(state_floats(job_.update.rule), std::vector<float>(table.elements));
+  }
+  return image;
 }
 
 JobImage Client::fetch() {
-  const auto connections = dial_network();
-  JobImage image{.oldest = ~Step{0}, .newest = 0, .updates = 0, .tables = {}};
-  const std::size_t arrays = state_floats(job_.update.rule);
-  for (const TableSpec& table : layout_.tables()) {
-    image.tables.push_back({std::vector<float>(table.elements), {}});
-    image.tables.back().state.assign(arrays, std::vector<float>(table.elements));
-  }
-  for (std::uint32_t index = 0; index < layout_.chunks().size(); ++index) {
+  JobImage image = empty_image();
+  image.oldest = ~Step{0};
+  const auto request = [&](std::uint32_t index) {
     const ChunkPlace& place = layout_.chunks()[index].place;
     TableImage& table = image.tables[place.table];
     const auto range = [&](std::vector<float>& values) {
       return std::as_writable_bytes(std::span(values).subspan(place.begin, place.count));
     };
-    net::Connection::Request request{
+    net::Connection::Request message{
         .kind = kFetch, .view = options_.view.view, .body = net::encode_body(FetchRequest{index})};
-    request.sinks.push_back(range(table.parameters));
-    for (std::vector<float>& state : table.state) request.sinks.push_back(range(state));
-    net::Connection& server = *connections[server_of(place.shard)];
-    const auto reply = server.wait(server.send(std::move(request)), Deadline::in(options_.timeout), "a whole chunk");
+    message.sinks.push_back(range(table.parameters));
+    for (std::vector<float>& state : table.state) message.sinks.push_back(range(state));
+    return message;
+  };
+  Network network(*this);
+  network.for_each_chunk(request, "a whole chunk", [&](const net::InFrame& reply) {
     const auto header = net::decode_body<ChunkHeader>(reply.body_bytes());
     image.oldest = std::min(image.oldest, header.version);
     image.newest = std::max(image.newest, header.version);
     image.updates = std::max(image.updates, header.updates);
-  }
+  });
   return image;
 }
 
@@ -61,32 +114,33 @@ void Client::restore(const JobImage& image) {
       fail<InvalidArgument>("what was saved of table '{}' has another size, or is of another optimizer", table.name);
     }
   }
-  const auto connections = dial_network();
-  for (std::uint32_t index = 0; index < layout_.chunks().size(); ++index) {
+  // Whoever asks meanwhile has to see that not all is there yet.
+  for (const auto& peer : peers_) {
+    if (!peer) continue;
+    peer->connection->call<Done>(kClear, options_.view.view, Nothing{}, Deadline::in(options_.timeout), "the restore");
+  }
+  const auto request = [&](std::uint32_t index) {
     const ChunkPlace& place = layout_.chunks()[index].place;
     const TableImage& table = image.tables[place.table];
-    const ChunkHeader header{.chunk = index,
-                             .assigned = true,
-                             .stop = false,
-                             .version = image.newest,
-                             .updates = image.updates,
-                             .history = mix_seed(image.newest, image.updates, options_.view.view),
-                             .units = {},
-                             .clocks = {}};
-    net::Connection::Request request{.kind = kRestore, .view = options_.view.view, .body = net::encode_body(header)};
+    ChunkHeader header{.chunk = index,
+                       .assigned = true,
+                       .stop = false,
+                       .version = image.newest,
+                       .updates = image.updates,
+                       .history = mix_seed(image.newest, image.updates, options_.view.view),
+                       .units = {},
+                       .clocks = {}};
+    if (image.units > 0) header.units = {{0, image.units}};
+    net::Connection::Request message{.kind = kRestore, .view = options_.view.view, .body = net::encode_body(header)};
     const auto add = [&](const std::vector<float>& values) {
-      request.payload.push_back(std::as_bytes(std::span(values).subspan(place.begin, place.count)));
+      message.payload.push_back(std::as_bytes(std::span(values).subspan(place.begin, place.count)));
     };
     add(table.parameters);
     for (const std::vector<float>& state : table.state) add(state);
-    net::Connection& server = *connections[server_of(place.shard)];
-    server.wait(server.send(std::move(request)), Deadline::in(options_.timeout), "a chunk to be restored");
-  }
-}
-
-std::size_t Client::server_of(std::uint32_t shard) const {
-  const auto same = [&](const std::unique_ptr<Peer>& peer) { return peer.get() == shard_peers_[shard]; };
-  return static_cast<std::size_t>(std::ranges::find_if(peers_, same) - peers_.begin());
+    return message;
+  };
+  Network network(*this);
+  network.for_each_chunk(request, "a chunk to be restored", [](const net::InFrame&) {});
 }
 
 }  // namespace trireme::ps

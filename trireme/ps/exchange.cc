@@ -128,6 +128,7 @@ void Exchange::run(std::size_t begin, std::size_t end) {
                               .samples = request_.samples,
                               .lr = request_.lr,
                               .stop = request_.stop,
+                              .regroup = request_.regroup,
                               .gradient = part.gradient,
                               .copy_to = part.copy_to,
                               .waiter = shared_from_this()};
@@ -161,14 +162,19 @@ void Exchange::chunk_refused(const std::exception& reason) {
 void Exchange::chunk_done(const ChunkReply& reply) {
   lower(oldest_, reply.version);
   raise(newest_, reply.version);
-  if (!reply.counted) counted_.store(false, std::memory_order_relaxed);
+  (reply.counted ? repeated_ : counted_).store(false, std::memory_order_relaxed);
   if (reply.stop) stop_.store(true, std::memory_order_relaxed);
+  if (reply.regroup) regroup_.store(true, std::memory_order_relaxed);
   if (remaining_.fetch_sub(1, std::memory_order_acq_rel) == 1) send_reply();
 }
 
 void Exchange::send_reply() {
-  const ExchangeReply reply{
-      .oldest = oldest_.load(), .newest = newest_.load(), .counted = counted_.load(), .stop = stop_.load()};
+  const ExchangeReply reply{.oldest = oldest_.load(),
+                            .newest = newest_.load(),
+                            .counted = counted_.load(),
+                            .repeated = repeated_.load(),
+                            .stop = stop_.load(),
+                            .regroup = regroup_.load()};
   std::vector<Bytes> payload;
   if (reply_buffer_) payload.push_back({reply_buffer_.get(), bytes_});
   session_->reply(frame_.header, reply, std::move(payload), reply_buffer_);

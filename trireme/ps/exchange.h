@@ -62,7 +62,9 @@ class Exchange final : public ChunkWaiter, public std::enable_shared_from_this<E
   std::atomic<Step> oldest_{~Step{0}};
   std::atomic<Step> newest_{0};
   std::atomic<bool> counted_{true};
+  std::atomic<bool> repeated_{true};
   std::atomic<bool> stop_{false};
+  std::atomic<bool> regroup_{false};
   std::atomic<bool> refused_{false};
 };
 

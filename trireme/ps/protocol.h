@@ -19,8 +19,9 @@ using cluster::MemberId;
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TableSpec, name, elements)
 
-/// What a server may be asked: by workers, and from kSync on by the primary of a shard that it backs up. Every frame
-/// carries its view; but for kOpen, which may bring the server into a later one, and kStats, another view is refused.
+/// What a server may be asked: by workers, and (kSync, kInstall, kReplicate) by the primary of a shard that it backs
+/// up. Every frame carries its view; but for kOpen, which may bring the server into a later one, and kStats, another
+/// view is refused.
 enum Request : std::uint16_t {
   kOpen = 1,        ///< OpenRequest -> OpenReply: agree on tables and view; the first one creates the tables
   kAssign = 2,      ///< ExchangeRequest -> ExchangeReply: initial values, from the chief
@@ -32,6 +33,8 @@ enum Request : std::uint16_t {
   kSync = 8,        ///< SyncRequest -> SyncReply: what the backup has
   kInstall = 9,     ///< InstallRequest and ChunkImage -> Done: all of a chunk, for the backup
   kReplicate = 10,  ///< ReplicateRequest and gradients -> Done: updates that the primary has made, in order
+  kStanding = 11,   ///< Nothing -> Standing: what there is of the parameters
+  kClear = 12,      ///< Nothing -> Done: all chunks are to be restored; nobody gets them until they are
 };
 
 struct Nothing {
@@ -78,24 +81,39 @@ struct ExchangeRequest {
   double samples = 0;
   double lr = 0;
   bool stop = false;
+  bool regroup = false;
   bool push = false;
   bool pull = false;
   std::vector<std::uint32_t> chunks;  ///< as Layout::chunks() numbers them
   std::uint64_t segment = 0;          ///< where the gradients lie: shared memory; 0 = in the payload, chunk after chunk
   std::vector<std::uint64_t> offsets;  ///< bytes from the start of the segment, one per chunk
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(ExchangeRequest, worker, step, unit, first_lane, lane_count, samples, lr, stop, push,
-                                 pull, chunks, segment, offsets)
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(ExchangeRequest, worker, step, unit, first_lane, lane_count, samples, lr, stop,
+                                 regroup, push, pull, chunks, segment, offsets)
 };
 
 /// What randomk draws its indices from: the same for all workers, another one in each step.
 inline std::uint64_t codec_key(Step step, std::uint32_t chunk) { return mix_seed(step, chunk); }
 
 struct ExchangeReply {
-  Step oldest = 0;      ///< version of the chunk with the fewest updates
-  Step newest = 0;      ///< and with the most
-  bool counted = true;  ///< false: for some chunk the gradient came too late, or for the second time
+  Step oldest = 0;        ///< version of the chunk with the fewest updates
+  Step newest = 0;        ///< and with the most
+  bool counted = true;    ///< false: for some chunk the gradient came too late, or for the second time
+  bool repeated = false;  ///< for all of them
   bool stop = false;
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(ExchangeReply, oldest, newest, counted, stop)
+  bool regroup = false;
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(ExchangeReply, oldest, newest, counted, repeated, stop, regroup)
+};
+
+/// The chunks that a server, or all of them, are the primaries of.
+struct Standing {
+  std::uint64_t chunks = 0;
+  std::uint64_t assigned = 0;  ///< how many of them have their values; the two below are about these
+  Step oldest = ~Step{0};
+  Step newest = 0;
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(Standing, chunks, assigned, oldest, newest)
+
+  bool complete() const { return assigned == chunks; }
+  void add(const Standing& other);
 };
 
 struct LeaveRequest {

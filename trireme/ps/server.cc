@@ -92,6 +92,10 @@ class Server::Impl final : public net::RequestHandler {
         return fetch(session, frame);
       case kRestore:
         return restore(session, frame);
+      case kStanding:
+        return session->reply(frame.header, holdings_for(frame.header)->standing());
+      case kClear:
+        return clear(session, frame);
       case kSync:
         return sync(session, frame);
       case kInstall:
@@ -262,6 +266,16 @@ class Server::Impl final : public net::RequestHandler {
     const auto request = net::decode_body<FetchRequest>(frame.body_bytes());
     const auto [header, image] = holdings->held(request.chunk).image();
     session->reply(frame.header, header, {Bytes(image.memory.get(), image.bytes)}, image.memory);
+  }
+
+  void clear(const net::SessionPtr& session, const net::InFrame& frame) const {
+    const auto holdings = holdings_for(frame.header);
+    for (const auto& shard : holdings->shards()) {
+      for (std::size_t i = 0; i < shard->size() && holdings->is_primary(*shard); ++i) {
+        shard->chunk(i).clear(frame.header.view);
+      }
+    }
+    session->reply(frame.header, Done{});
   }
 
   void restore(const net::SessionPtr& session, const net::InFrame& frame) const {

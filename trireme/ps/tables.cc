@@ -88,7 +88,7 @@ Holdings::Holdings(std::shared_ptr<const Tables> tables, const cluster::ViewInfo
     const cluster::ShardPlace& place = view.shards[number];
     if (place.primary != self && place.backup != self) continue;
     std::shared_ptr<Shard>& shard = by_number_[number];
-    if (before != nullptr) shard = before->by_number_[number];
+    if (before != nullptr && before->view_.shards[number].born == place.born) shard = before->by_number_[number];
     if (!shard) shard = std::make_shared<Shard>(tables_->layout(), number, tables_->policy());
     held_.push_back(shard);
     if (place.primary == self && place.backup != 0) {
@@ -121,7 +121,7 @@ Holdings::Holdings(std::shared_ptr<const Tables> tables, const cluster::ViewInfo
   for (const auto& shard : held_) enter(shard, by_shard[shard->number()]);
   if (before == nullptr) return;
   for (const auto& shard : before->held_) {
-    if (!by_number_[shard->number()]) enter(shard, nullptr);  // gone from here: whoever waits has to know
+    if (by_number_[shard->number()] != shard) enter(shard, nullptr);  // gone from here: whoever waits has to know
   }
 }
 
@@ -165,6 +165,25 @@ std::vector<cluster::ShardReport> Holdings::empty_shards() const {
     reports.push_back({.shard = number, .backup = place.backup, .in_sync = true, .failure = ""});
   }
   return reports;
+}
+
+Standing Holdings::standing() const {
+  Standing standing;
+  for (const auto& shard : held_) {
+    for (std::size_t i = 0; i < shard->size() && is_primary(*shard); ++i) {
+      const auto [assigned, version] = shard->chunk(i).standing();
+      standing.add(assigned ? Standing{.chunks = 1, .assigned = 1, .oldest = version, .newest = version}
+                            : Standing{.chunks = 1});
+    }
+  }
+  return standing;
+}
+
+void Standing::add(const Standing& other) {
+  chunks += other.chunks;
+  assigned += other.assigned;
+  oldest = std::min(oldest, other.oldest);
+  newest = std::max(newest, other.newest);
 }
 
 Chunk::Clocks Holdings::clocks() const {

@@ -70,6 +70,9 @@ class Holdings {
   /// Reports about the shards that these tables are too small for: their copies are in sync, there is nothing in them.
   std::vector<cluster::ShardReport> empty_shards() const;
 
+  /// Of the chunks that this server is the primary of.
+  Standing standing() const;
+
   /// The workers' clocks at one moment, and the largest spread any chunk has seen.
   Chunk::Clocks clocks() const;
 

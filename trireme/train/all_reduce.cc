@@ -22,13 +22,18 @@ void AllReduce::attach(const Model& model) {
   buckets_ = Buckets(parameters_.elements(), options_.bucket_bytes);
 }
 
-Step AllReduce::meet() {
+Step AllReduce::meet(const Restore& restore) {
   message_pending_ = {};  // of a step that was given up
   reductions_.clear();
   buffer_sync_.reset();
   reduce_ = {.lanes = deal_lanes(options_.lanes, ranks_.size())};
+  if (at_.fresh && ranks_.rank() == 0 && restore) {
+    if (const auto restored = restore(state()->tensors, /*initial=*/true)) at_ = *restored;
+    parameters_.publish_all();
+  }
   const Levelled levelled = share_state(ranks_, at_, state()->tensors);
   at_ = levelled.at;
+  at_.fresh = false;
   if (levelled.taken) parameters_.publish_all();
   allocate_buckets();
   buffer_sync_.emplace(ranks_, *model_.module, options_.buffers, reduce_);
@@ -44,11 +49,6 @@ std::optional<TrainingState> AllReduce::state() {
   TrainingState state{.at = at_, .tensors = parameters_.state()};
   for (NamedParameter& piece : untrained_state(*model_.module)) state.tensors.push_back(std::move(piece));
   return state;
-}
-
-void AllReduce::restored(const Advance& at) {
-  at_ = at;
-  parameters_.publish_all();
 }
 
 void AllReduce::allocate_buckets() {

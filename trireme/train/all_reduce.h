@@ -41,8 +41,7 @@ class AllReduce final : public Strategy {
   AllReduce(collective::Communicator& ranks, AllReduceOptions options);
 
   void attach(const Model& model) override;
-  Step meet() override;
-  bool elastic() const override { return true; }
+  Step meet(const Restore& restore) override;
   void begin(const StepInfo& info) override;
   std::span<float> gradient(std::size_t i) override { return gradients_[i]; }
   void add(std::size_t i) override;
@@ -51,7 +50,6 @@ class AllReduce final : public Strategy {
   void refresh() override {}  // the parameters are always up to date
   void leave() override;
   std::optional<TrainingState> state() override;
-  void restored(const Advance& at) override;
   void interrupt(const std::string& reason) override { ranks_.abort(reason); }
   std::optional<Communication> communication() const override;
 

@@ -97,6 +97,9 @@ Job::Job(cluster::JobEnvironment place, bool alone)
                                       },
                                   .on_regroup = [this](View view, cluster::Regroup when,
                                                        const std::string& reason) { on_regroup(view, when, reason); }});
+  const View first = view().view;
+  const std::lock_guard lock(mutex_);
+  entered_ = first;
 }
 
 Job::~Job() {
@@ -123,10 +126,6 @@ void Job::start_master() {
 collective::Communicator& Job::ranks() {
   if (ranks_) return *ranks_;
   const cluster::ViewInfo members = view();
-  {
-    const std::lock_guard lock(mutex_);
-    entered_ = members.view;
-  }
   auto ranks = std::make_unique<collective::Communicator>(
       endpoint_, collective::CommunicatorOptions{.rank = rank(),
                                                  .view = members.view,
@@ -142,6 +141,17 @@ collective::Communicator& Job::ranks() {
   if (!failure_.empty()) ranks_->abort(failure_);
   if (broken_ == entered_) ranks_->abort(broken_because_);
   return *ranks_;
+}
+
+void Job::release_ranks() {
+  std::unique_ptr<collective::Communicator> ranks;
+  const std::lock_guard lock(mutex_);
+  ranks.swap(ranks_);
+}
+
+std::string Job::view_loss() const {
+  const std::lock_guard lock(mutex_);
+  return !failure_.empty() ? failure_ : broken_ == entered_ ? broken_because_ : "";
 }
 
 bool Job::regroup_wanted() const { return regroup_wanted_.load() == view().view || termination_requested(); }

@@ -50,6 +50,9 @@ class Job {
   /// Called by one thread.
   collective::Communicator& ranks();
 
+  /// Forgets them, where they were needed for once only: later views need not connect everybody with everybody.
+  void release_ranks();
+
   /// True if the workers should meet in another view after a step that all agree on: somebody wants to come, or this
   /// process has been asked to go (SIGTERM).
   bool regroup_wanted() const;
@@ -71,6 +74,9 @@ class Job {
   /// `interrupt` is called, from another thread, when the job has failed or a member of the view is gone, so that a
   /// wait in progress ends.
   void on_failure(std::function<void(const std::string& reason)> interrupt);
+
+  /// Why nothing in the present view will be finished: the job has failed, or a member is gone; empty if all is well.
+  std::string view_loss() const;
 
   /// Why the job failed; empty if it did not.
   std::string failure() const;
@@ -98,7 +104,7 @@ class Job {
   mutable std::condition_variable failed_;
   std::vector<cluster::MetricsRow> rows_;                     // guarded by mutex_
   std::string failure_;                                       // guarded by mutex_
-  View entered_ = 0;                                          // the view `ranks_` belongs to; guarded by mutex_
+  View entered_ = 0;                                          // the view this worker is in; guarded by mutex_
   View broken_ = 0;                                           // the last view that lost a member; guarded by mutex_
   std::string broken_because_;                                // guarded by mutex_
   std::function<void(const std::string& reason)> interrupt_;  // guarded by mutex_

@@ -39,7 +39,7 @@ void LocalSgd::attach(const Model& model) {
   }
 }
 
-Step LocalSgd::meet() {
+Step LocalSgd::meet(const Restore& restore) {
   own_.clear();
   since_ = 0;
   std::size_t total = 0;
@@ -47,8 +47,13 @@ Step LocalSgd::meet() {
     std::ranges::copy(agreed_[i], parameters_.values(i).begin());
     total += parameters_.values(i).size();
   }
+  if (agreed_at_.fresh && ranks_.rank() == 0 && restore) {
+    if (const auto restored = restore(state()->tensors, /*initial=*/true)) agreed_at_ = *restored;
+  }
   const Levelled levelled = share_state(ranks_, agreed_at_, state()->tensors);
-  at_ = agreed_at_ = levelled.at;
+  agreed_at_ = levelled.at;
+  agreed_at_.fresh = false;
+  at_ = agreed_at_;
   parameters_.publish_all();
   for (std::size_t i = 0; i < parameters_.size(); ++i) std::ranges::copy(parameters_.values(i), agreed_[i].begin());
   if (options_.buffers == BufferPolicy::kAverage) total += buffers_->mean_floats();
@@ -74,12 +79,6 @@ std::optional<TrainingState> LocalSgd::state() {
     state.tensors.push_back({fmt::format("outer/{}", i), torch::from_blob(outer_state_[i].data(), {size})});
   }
   return state;
-}
-
-void LocalSgd::restored(const Advance& at) {
-  at_ = agreed_at_ = at;
-  for (std::size_t i = 0; i < parameters_.size(); ++i) std::ranges::copy(parameters_.values(i), agreed_[i].begin());
-  parameters_.publish_all();
 }
 
 void LocalSgd::begin(const StepInfo& info) {

@@ -35,8 +35,7 @@ class LocalSgd final : public Strategy {
 
   /// Goes on from what all agreed on when they met last: steps that a worker has taken alone since then are taken
   /// again.
-  Step meet() override;
-  bool elastic() const override { return true; }
+  Step meet(const Restore& restore) override;
   void begin(const StepInfo& info) override;
   std::span<float> gradient(std::size_t i) override { return gradients_[i]; }
   void add(std::size_t /*i*/) override {}
@@ -50,7 +49,6 @@ class LocalSgd final : public Strategy {
 
   /// Only when the workers have just met. The state of the optimizer is this worker's own.
   std::optional<TrainingState> state() override;
-  void restored(const Advance& at) override;
   void interrupt(const std::string& reason) override { ranks_.abort(reason); }
   std::optional<Communication> communication() const override;
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "trireme/ps/client.h"
@@ -20,6 +21,11 @@ struct ParameterServerOptions {
 
 /// Parameters live on servers; workers push gradients and pull parameters. On the CPU the module's parameters are
 /// views of the memory that pulls write to; on a GPU they are copied there after each step.
+///
+/// In another view the servers have the last word: what they hold is pulled. With bsp a step may have been interrupted
+/// when some chunks had made it and others not; then the workers still have the parameters from before, give them to
+/// those who are new, and push that step again. Where parameters are lost with their servers, all go back to the last
+/// checkpoint.
 class ParameterServer final : public Strategy {
  public:
   ParameterServer(Job& job, ParameterServerOptions options);
@@ -28,26 +34,40 @@ class ParameterServer final : public Strategy {
   ~ParameterServer() override;
 
   void attach(const Model& model) override;
-  Step meet() override;
+  Step meet(const Restore& restore) override;
   void begin(const StepInfo& info) override;
   std::span<float> gradient(std::size_t i) override;
   void add(std::size_t i) override;
   Commit finish() override;
   void refresh() override;
   void leave() override;
+  std::optional<TrainingState> state() override;
   void interrupt(const std::string& reason) override;
   std::optional<Communication> communication() const override;
 
  private:
+  void enter_view();
+  void adopt_memory();
+  void provide(const Restore& restore, bool untouched);
+  void await_values();
+  Step complete_step(Step oldest, const Restore& restore);
+  std::vector<NamedParameter> tensors_of(ps::JobImage& image) const;
+  Step steps_of(Step version) const;
   void take_parameters();
   torch::Tensor host_view(std::size_t i);
 
+  Job& job_;
   ParameterServerOptions options_;
-  bool chief_;
-  ps::Client client_;
-  std::vector<torch::Tensor> parameters_;  // the module's
-  Buckets buckets_;                        // of parameters (tables)
+  Model model_;
+  std::vector<NamedParameter> parameters_;  // the module's
+  Buckets buckets_;                         // of parameters (tables)
   StepInfo info_;
+  Advance at_;            // of the parameters that are here
+  bool opened_ = false;   // the tables: also if that failed half-way
+  bool adopted_ = false;  // the module's parameters lie in the client's memory
+  ps::JobImage image_;    // of the last checkpoint, while it is copied
+  std::mutex mutex_;      // for interrupt; only the training thread sets the client
+  std::unique_ptr<ps::Client> client_;
 };
 
 }  // namespace trireme

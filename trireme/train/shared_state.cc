@@ -22,8 +22,9 @@ Levelled share_state(collective::Communicator& ranks, const Advance& own, const 
   const auto source = std::ranges::max_element(all);  // the first of several
   const auto root = static_cast<Rank>(source - all.begin());
   const bool level = std::ranges::all_of(all, [&](const Wire& other) { return other == *source && other[0] == 1; });
-  Levelled result{
-      .at = {.fresh = false, .version = static_cast<Step>((*source)[1]), .updates = static_cast<Step>((*source)[2])}};
+  Levelled result{.at = {.fresh = (*source)[0] == 0,
+                         .version = static_cast<Step>((*source)[1]),
+                         .updates = static_cast<Step>((*source)[2])}};
   if (level) return result;
   for (const NamedParameter& piece : state) broadcast_tensor(ranks, piece.tensor, root);
   result.taken = root != ranks.rank();

@@ -9,7 +9,8 @@ namespace trireme {
 
 /// Brings all ranks to the state of whoever is furthest (the lowest such rank; rank 0 if all are fresh): `state` is the
 /// same list on all of them. All that are level keep what they have, because they would have computed the same.
-/// A collective call. Returns where all of them are now, and whether values of another rank were taken here. Throws as
+/// A collective call. Returns where all of them are now (fresh if all were), and whether values of another rank were
+/// taken here. Throws as
 /// Communicator::run does.
 struct Levelled {
   Advance at;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -23,10 +24,11 @@ struct StepInfo {
 
 /// How a step ended.
 struct Commit {
-  Step version = 0;      ///< steps the parameters have seen, by this worker's knowledge
-  bool counted = true;   ///< false: this worker's gradients came too late to count
-  bool stop = false;     ///< end now; in synchronous modes all workers are told after the same step
-  bool regroup = false;  ///< meet in the next view now; all workers are told after the same step
+  Step version = 0;       ///< steps the parameters have seen, by this worker's knowledge
+  bool counted = true;    ///< false: this worker's gradients came too late to count
+  bool repeated = false;  ///< leased work: it had taken effect before, this time it changed nothing
+  bool stop = false;      ///< end now; in synchronous modes all workers are told after the same step
+  bool regroup = false;   ///< meet in the next view now; all workers are told after the same step
 };
 
 /// How far a worker has got.
@@ -43,6 +45,10 @@ struct TrainingState {
   bool same_everywhere = true;  ///< all workers hold the same bits: each can save a share of them
 };
 
+/// Fills `state` from the newest checkpoint and returns where that was made; nothing if there is none. Where
+/// `initial`, `state` holds the values that training begins with, if nothing is restored.
+using Restore = std::function<std::optional<Advance>(const std::vector<NamedParameter>& state, bool initial)>;
+
 /// What a strategy has moved on behalf of one worker.
 struct Communication {
   std::uint64_t wire_bytes = 0;   ///< sent over the network, or read from other processes' memory
@@ -58,16 +64,13 @@ class Strategy {
  public:
   virtual ~Strategy() = default;
 
-  /// Takes over the parameters: from now on they live where the strategy wants them. Called once.
+  /// Takes over the parameters: they will live where the strategy wants them. Called once; talks to nobody.
   virtual void attach(const Model& model) = 0;
 
-  /// Brings all workers of the present view to the same state: that of whoever is furthest, or the chief's initial
-  /// values. After `attach`, and again in every later view. A collective call. Returns the step to go on with.
-  /// Throws PeerLost, Timeout.
-  virtual Step meet() = 0;
-
-  /// Whether the others can go on, in another view, when a worker dies in the middle of a step.
-  virtual bool elastic() const { return false; }
+  /// Brings all workers of the present view to the same state: that of whoever is furthest; or, where nobody has any,
+  /// what the chief gets from `restore` (null: nothing), or its initial values. After `attach`, and again in every
+  /// later view. A collective call. Returns the step to go on with. Throws PeerLost, Timeout, StaleView.
+  virtual Step meet(const Restore& restore) = 0;
 
   virtual void begin(const StepInfo& info) = 0;
 
@@ -92,11 +95,9 @@ class Strategy {
   /// collective.
   virtual void leave() = 0;
 
-  /// What a checkpoint of this moment holds; nothing if this is no moment for one.
+  /// What a checkpoint of this moment holds; nothing if this is no moment for one, or another worker's business. Valid
+  /// until the next call.
   virtual std::optional<TrainingState> state() { return std::nullopt; }
-
-  /// The tensors of `state` were filled from a checkpoint of `at`: goes on from there. Before `meet`.
-  virtual void restored(const Advance& /*at*/) {}
 
   /// Makes a wait in progress fail; from any thread.
   virtual void interrupt(const std::string& reason) = 0;

@@ -26,6 +26,13 @@ bool is_loss(const std::exception& problem) {
          dynamic_cast<const StaleView*>(&problem) != nullptr;
 }
 
+constexpr double kPauseApart = 60;  // seconds: short epochs are no reason to wait for the slowest again and again
+
+/// After how many steps leased work pauses, so that what the servers hold can be saved.
+Step plan_pauses(const TrainOptions& options, Step steps_per_epoch) {
+  return options.consistency.synchronous() ? 0 : options.checkpoint.every.value_or(steps_per_epoch);
+}
+
 /// Tells one launch of a run from another: each has its own secret, which stays one.
 std::string launch_id(const std::string& secret) {
   Sha256 hash;
@@ -50,11 +57,11 @@ class FailureWatch {
 /// Whoever fails tells the others at once, so that they do not wait for a deadline. But who only lost a peer lets the
 /// master speak first: it knows who died. Nobody is told of what a restarted process may do better: its end is noticed,
 /// and the others go on.
-void tell_failure(Job& job, const std::exception& problem, bool elastic) {
+void tell_failure(Job& job, const std::exception& problem) {
   const bool lost_peer = is_loss(problem);
   const std::string known = lost_peer ? job.wait_for_failure(Deadline::in(1s)) : job.failure();
   const bool for_all = dynamic_cast<const InvalidArgument*>(&problem) != nullptr;
-  if (known.empty() && (for_all || !elastic)) job.membership().leave(problem.what());
+  if (known.empty() && for_all) job.membership().leave(problem.what());
 }
 
 }  // namespace
@@ -74,8 +81,10 @@ class Trainer::Run final : public TrainControl {
               .batch = options_.batch,
               .lanes = options_.lanes,
               .leased = !options_.consistency.synchronous(),
-              .elastic = !options_.strategy.uses_servers(),
+              .elastic = true,
               .log_every = options_.log_every,
+              .pause_every = plan_pauses(options_, sampler_->steps_per_epoch()),
+              .pause_apart_s = options_.checkpoint.every ? 0.0 : kPauseApart,
               .strategy = cluster::describe(options_.strategy, ps::to_string(options_.consistency))},
         lr_(make_schedule({.shape = options_.schedule,
                            .warmup = options_.warmup,
@@ -89,8 +98,6 @@ class Trainer::Run final : public TrainControl {
     job_.membership().set_plan(plan_);
   }
 
-  bool elastic() const { return plan_.elastic; }
-
   /// Trains in one view after the other, until the end.
   TrainResult train() {
     for (;;) {
@@ -98,16 +105,17 @@ class Trainer::Run final : public TrainControl {
         enter_view();
         const Ending ending = take_steps();
         if (ending == Ending::kRegroup) {
+          close_stream();
           if (termination_requested()) return leave_early();
           if (!job_.regroup("others want to come or go")) return result();
           continue;
         }
         strategy_->leave();
         save(/*last=*/true);
-        if (job_.chief() || !elastic()) return conclude();
+        if (job_.chief()) return conclude();
         if (!job_.regroup("all steps are made", /*done=*/true)) return result();
       } catch (const std::exception& problem) {
-        if (!elastic() || !is_loss(problem)) throw;
+        if (!is_loss(problem)) throw;
         if (!recover(problem.what())) return result();
       }
     }
@@ -132,8 +140,12 @@ class Trainer::Run final : public TrainControl {
       computer_.emplace(model_, options_, train_->sample_shape());
       if (options_.timeline) start_timeline();
     }
-    if (job_.chief() && !std::exchange(entered_, true)) restore();
-    clock_ = next_step_ = strategy_->meet();
+    const Step step = strategy_->meet([this](const auto& state, bool initial) { return restore(state, initial); });
+    if (!plan_.leased) {
+      if (in_flight_ && in_flight_->step < step) trace(observe::StepEvent::Kind::kCommit, *in_flight_);
+      clock_ = next_step_ = step;
+    }
+    in_flight_.reset();
     if (started_ == Deadline::Clock::time_point{}) started_ = Deadline::Clock::now();
     epoch_ = sampler_->epoch_of(clock_);
     stream_ = plan_.leased
@@ -147,9 +159,14 @@ class Trainer::Run final : public TrainControl {
 
   Ending take_steps() {
     while (auto work = stream_->next(next_step_)) {
+      if (work->save) {
+        save();
+        stream_->saved();
+        continue;
+      }
       const Commit commit = step(std::move(*work));
       if (commit.stop) return Ending::kDone;
-      if (commit.regroup && next_step_ < plan_.steps) return Ending::kRegroup;
+      if (commit.regroup && (plan_.leased || next_step_ < plan_.steps)) return Ending::kRegroup;
     }
     return Ending::kDone;
   }
@@ -157,8 +174,8 @@ class Trainer::Run final : public TrainControl {
   /// Somebody is gone: this worker goes on with the others in the next view that can be entered. False if they have
   /// ended the job without it.
   bool recover(std::string reason) {
-    log_warn("goes on without somebody", {{"step", clock_}, {"reason", reason}});
-    stream_.reset();
+    log_warn("goes on in another view", {{"step", clock_}, {"reason", reason}});
+    close_stream();
     if (computer_) computer_->rewind();
     if (checkpoints_) checkpoints_->abandon();  // somebody's part may never come
     for (;;) {
@@ -173,25 +190,32 @@ class Trainer::Run final : public TrainControl {
     }
   }
 
+  void close_stream() {
+    if (stream_) stream_->close();
+    stream_.reset();
+  }
+
   /// One step: fetch (done) -> forward/backward -> aggregate -> commit -> report.
   Commit step(StepWork work) {
     const Step step = work.step;
     const double lr = options_.lr * lr_(step);
     const auto samples = static_cast<double>(work.samples());
-    trace(observe::StepEvent::Kind::kBegin, work);
+    in_flight_ = describe(work);
+    trace(observe::StepEvent::Kind::kBegin, *in_flight_);
     strategy_->begin({.step = plan_.leased ? clock_ : step,
                       .unit = step * plan_.lanes + work.lanes.first,
                       .lanes = work.lanes,
                       .samples = samples,
                       .lr = lr,
-                      .stop = stop_wanted_ || job_.stop_requested(),
-                      .regroup = elastic() && job_.regroup_wanted()});
+                      .stop = !plan_.leased && (stop_wanted_ || job_.stop_requested()),  // leases end by themselves
+                      .regroup = job_.regroup_wanted()});
     const auto begin = Deadline::Clock::now();
     const StepStatistics statistics = computer_->compute(work, *strategy_);
     slow_down(Deadline::Clock::now() - begin);
     const auto computed = Deadline::Clock::now();
     const Commit commit = strategy_->finish();
-    trace(observe::StepEvent::Kind::kCommit, work);
+    trace(commit.repeated ? observe::StepEvent::Kind::kRepeat : observe::StepEvent::Kind::kCommit, *in_flight_);
+    in_flight_.reset();
     if (timeline_) {
       timeline_->add({"compute", "forward and backward", begin, computed});
       timeline_->add({"compute", "wait and update", computed, Deadline::Clock::now()});
@@ -200,23 +224,30 @@ class Trainer::Run final : public TrainControl {
 
     clock_ = plan_.leased ? clock_ + 1 : std::max(step + 1, commit.version);
     next_step_ = clock_;
-    samples_ += statistics.samples;
-    job_.membership().report({.clock = clock_,
-                              .samples = statistics.samples,
-                              .loss_sum = statistics.loss_sum,
-                              .correct = statistics.correct,
-                              .lr = lr});
+    if (!commit.repeated) {
+      samples_ += statistics.samples;
+      job_.membership().report({.clock = clock_,
+                                .samples = statistics.samples,
+                                .loss_sum = statistics.loss_sum,
+                                .correct = statistics.correct,
+                                .lr = lr});
+    }
     deliver_rows();
     notice_epoch(plan_.leased ? step : step + 1);
-    if (checkpoint_every_ > 0 && clock_ % checkpoint_every_ == 0 && clock_ < plan_.steps) save();
+    const bool time_to_save = !plan_.leased && checkpoint_every_ > 0 && clock_ % checkpoint_every_ == 0;
+    if (time_to_save && clock_ < plan_.steps) save();
     return commit;
   }
 
-  void trace(observe::StepEvent::Kind kind, const StepWork& work) {
-    if (!trace_) return;
-    observe::StepEvent event{.kind = kind, .step = work.step, .view = job_.view().view, .lanes = work.lanes};
+  observe::StepEvent describe(const StepWork& work) const {
+    observe::StepEvent event{.step = work.step, .view = job_.view().view, .lanes = work.lanes};
     if (plan_.leased) event.unit = work.step * plan_.lanes + work.lanes.first;
-    trace_->add(event);
+    return event;
+  }
+
+  void trace(observe::StepEvent::Kind kind, observe::StepEvent event) {
+    event.kind = kind;
+    if (trace_) trace_->add(event);
   }
 
   /// This worker's part of a checkpoint of this moment. The last one is waited for.
@@ -227,16 +258,21 @@ class Trainer::Run final : public TrainControl {
       if (last) checkpoints_->finish(save_within());
       return;
     }
-    WriterPlace place{
-        .rank = job_.rank(), .workers = job_.workers(), .attempt = fmt::format("{}-{}", launch_id_, job_.view().view)};
+    WriterPlace place = chief_alone();
     // A worker that was not told where the run's files go has a folder of its own, or none.
     if (!state->same_everywhere || job_.place().run_folder.empty()) {
       if (!job_.chief()) return;
-      place = {.rank = 0, .workers = 1, .attempt = place.attempt};
+    } else {
+      place.rank = job_.rank();
+      place.workers = job_.workers();
     }
     checkpoints_->write(place, state->at, state->tensors, describe_run(), score_, last);
     saved_ = state->at.version;
     if (last) checkpoints_->finish(save_within());
+  }
+
+  WriterPlace chief_alone() const {
+    return {.rank = 0, .workers = 1, .attempt = fmt::format("{}-{}", launch_id_, job_.view().view)};
   }
 
   static Deadline save_within() { return Deadline::in(60s); }
@@ -256,13 +292,16 @@ class Trainer::Run final : public TrainControl {
             {"warmup", options_.warmup}};
   }
 
-  /// The first chief goes on from the newest checkpoint in the run's folder, if there is one; the others take it over.
-  void restore() {
-    if (!checkpoints_) return;
-    auto state = strategy_->state();
-    if (!state || !state->at.fresh) return;
-    const auto restored = checkpoints_->restore(state->tensors);
-    if (!restored) return;
+  /// For a strategy in which nobody has any state: the chief goes on from the newest checkpoint in the run's folder, if
+  /// there is one. What only servers hold is saved before the first step: they may die before there is another.
+  std::optional<Advance> restore(const std::vector<NamedParameter>& state, bool initial) {
+    const auto restored = checkpoints_ ? checkpoints_->restore(state) : std::nullopt;
+    if (plan_.leased) job_.membership().rewind(restored ? restored->at.version * plan_.lanes : 0);
+    if (!restored) {
+      const bool needed = initial && checkpoints_ && options_.strategy.uses_servers();
+      if (needed) checkpoints_->write(chief_alone(), {.fresh = false}, state, describe_run(), std::nullopt);
+      return std::nullopt;
+    }
     const nlohmann::json ours = describe_run();
     for (const char* field : {"samples", "batch", "lanes", "seed"}) {
       if (restored->meta.contains(field) && restored->meta.at(field) != ours.at(field)) {
@@ -270,15 +309,16 @@ class Trainer::Run final : public TrainControl {
                               field, restored->meta.at(field).dump(), ours.at(field).dump());
       }
     }
-    strategy_->restored(restored->at);
     observe::drop_rows_after(job_.folder()->metrics(), restored->at.version);
+    return restored->at;
   }
 
   void start_timeline() {
     timeline_ = std::make_shared<observe::Timeline>(job_.slot(), fmt::format("worker {}", job_.slot()));
     if (options_.strategy.uses_servers()) return;  // what travels there is not ours to see
     job_.ranks().set_observer([timeline = timeline_](const collective::Operation& operation, auto began, auto ended) {
-      timeline->add({"network", operation.label.empty() ? describe(operation) : operation.label, began, ended});
+      timeline->add(
+          {"network", operation.label.empty() ? collective::describe(operation) : operation.label, began, ended});
     });
   }
 
@@ -401,9 +441,9 @@ class Trainer::Run final : public TrainControl {
   const Step checkpoint_every_ = options_.checkpoint.every.value_or(plan_.steps_per_epoch);
   const std::string launch_id_ = launch_id(job_.place().secret);
   std::optional<RunCheckpoints> checkpoints_;
-  std::optional<Step> saved_;    // the step of the last checkpoint that was begun
-  std::optional<double> score_;  // of the last evaluation; the chief's
-  bool entered_ = false;         // a view, as its chief
+  std::optional<Step> saved_;                    // the step of the last checkpoint that was begun
+  std::optional<double> score_;                  // of the last evaluation; the chief's
+  std::optional<observe::StepEvent> in_flight_;  // a step that was begun, and may have taken effect or not
   std::optional<LaneComputer> computer_;
   std::unique_ptr<WorkStream> stream_;                // of the present view
   std::vector<std::shared_ptr<Callback>> callbacks_;  // the chief's
@@ -444,7 +484,7 @@ TrainResult Trainer::fit(std::shared_ptr<const data::Dataset> train, std::shared
     run.emplace(*this, std::move(train), std::move(test));
     return run->train();
   } catch (const std::exception& problem) {
-    tell_failure(job_, problem, run && run->elastic());
+    tell_failure(job_, problem);
     throw;
   }
 }

@@ -3,11 +3,14 @@
 #include <condition_variable>
 
 #include "trireme/base/error.h"
+#include "trireme/base/log.h"
 
 namespace trireme {
 namespace {
 
 constexpr auto kReadTime = 120s;
+constexpr auto kLeaseTime = 3600s;    // others may be slow with the last units, or save; the master notices who hangs
+constexpr Step kSaveMark = ~Step{0};  // the step of a work item that means: save
 
 std::size_t depth_for(Lane lanes) { return 2 * static_cast<std::size_t>(lanes); }
 
@@ -68,11 +71,29 @@ class LeasedStream final : public WorkStream {
             std::move(dataset), [this](const std::stop_token& stop) { return produce(stop); }, 2) {}
 
   std::optional<StepWork> next(Step /*step*/) override {
-    auto item = prefetcher_.next(Deadline::in(kReadTime));
+    auto item = prefetcher_.next(Deadline::in(kLeaseTime));
     if (!item) return std::nullopt;
     StepWork work{.step = item->work.step, .lanes = {item->work.lane, 1}, .items = {}};
+    work.save = work.step == kSaveMark;
     work.items.push_back(std::move(*item));
     return work;
+  }
+
+  void saved() override {
+    {
+      const std::lock_guard lock(mutex_);
+      saved_ = std::exchange(to_save_, 0);
+    }
+    finished_some_.notify_all();
+  }
+
+  void close() override {
+    prefetcher_.stop();
+    try {
+      master_.lease({.finished = take_finished(), .more = false});
+    } catch (const Error& problem) {  // it will be computed again, and count once
+      log_debug("could not tell what is finished", {{"reason", problem.what()}});
+    }
   }
 
   void finish(StepWork work) override {
@@ -89,18 +110,23 @@ class LeasedStream final : public WorkStream {
  private:
   std::optional<data::Work> produce(const std::stop_token& stop) {
     while (lease_.count == 0) {
-      std::vector<cluster::UnitRange> finished;
+      cluster::LeaseRequest request{.finished = take_finished()};
       {
         const std::lock_guard lock(mutex_);
-        finished.swap(finished_);
+        request.saved = std::exchange(saved_, 0);
+        if (to_save_ > 0) request.more = false;  // the training thread is about to save
       }
-      const cluster::LeaseReply reply = master_.lease(finished);
+      const cluster::LeaseReply reply = master_.lease(request);
       finished_units_.store(reply.finished);
       if (reply.over || stop.stop_requested()) return std::nullopt;
       lease_ = reply.range;
+      std::unique_lock lock(mutex_);
+      if (reply.save && to_save_ == 0) {
+        to_save_ = reply.finished;
+        return data::Work{.step = kSaveMark, .lane = 0, .indices = {}};
+      }
       if (lease_.count == 0) {  // others are at work on the last units: ask again when there is news, or soon
-        std::unique_lock lock(mutex_);
-        finished_some_.wait_for(lock, stop, 10ms, [this] { return !finished_.empty(); });
+        finished_some_.wait_for(lock, stop, 10ms, [this] { return !finished_.empty() || saved_ > 0; });
         if (stop.stop_requested()) return std::nullopt;
       }
     }
@@ -112,6 +138,11 @@ class LeasedStream final : public WorkStream {
     return data::Work{.step = step, .lane = lane, .indices = sampler_->indices(step, lane)};
   }
 
+  std::vector<cluster::UnitRange> take_finished() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(finished_, {});
+  }
+
   std::shared_ptr<const data::Sampler> sampler_;
   cluster::Membership& master_;
   std::atomic<std::uint64_t> finished_units_{0};
@@ -119,6 +150,8 @@ class LeasedStream final : public WorkStream {
   std::mutex mutex_;
   std::condition_variable_any finished_some_;
   std::vector<cluster::UnitRange> finished_;  // not yet reported; guarded by mutex_
+  std::uint64_t to_save_ = 0;                 // units that the training thread was asked to save; guarded by mutex_
+  std::uint64_t saved_ = 0;                   // and has, not yet reported; guarded by mutex_
   data::Prefetcher prefetcher_;
 };
 

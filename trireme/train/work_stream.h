@@ -18,6 +18,7 @@ struct StepWork {
   Step step = 0;  ///< of the whole job: chooses samples, learning rate and random numbers
   LaneRange lanes;
   std::vector<data::Item> items;  ///< one per lane, in order
+  bool save = false;              ///< leased streams: nothing to compute; nobody is at work: save, then call `saved`
 
   std::uint64_t samples() const;
 };
@@ -32,6 +33,12 @@ class WorkStream {
 
   /// `work` is done and has taken effect; its buffers are used again.
   virtual void finish(StepWork work) = 0;
+
+  /// What was to be saved is.
+  virtual void saved() {}
+
+  /// The view has ended: tells the master what is finished, and gives back the rest. Nothing follows.
+  virtual void close() {}
 
   /// Leased streams: units that all workers together have finished, as last heard.
   virtual std::uint64_t finished_units() const { return 0; }

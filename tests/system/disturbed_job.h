@@ -1,0 +1,113 @@
+#pragma once
+
+#include <signal.h>
+
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "trireme/base/file.h"
+
+#include "tests/system/program.h"
+
+namespace trireme::system_test {
+
+using Flags = std::vector<std::string>;
+
+/// A run on four lanes, long enough to be disturbed several times, that has to end with the parameters of one that was
+/// not.
+class DisturbedJob : public ::testing::Test {
+ protected:
+  DisturbedJob(int steps, Flags strategy) : steps_(steps), strategy_(std::move(strategy)) {}
+
+  /// Slow enough that whoever was killed is back before the end.
+  Flags flags(const std::string& out, const std::string& workers, const std::string& step_ms = "5",
+              const Flags& more = {}) const {
+    Flags all{"train",      "--json",
+              "--model",    "mlp",
+              "--data-dir", images_.string(),
+              "--steps",    std::to_string(steps_),
+              "--lanes",    "4",
+              "--batch",    "16",
+              "--step-ms",  step_ms,
+              "--workers",  workers,
+              "--out",      (folder_ / out).string()};
+    all.insert(all.end(), strategy_.begin(), strategy_.end());
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+
+  /// What nobody disturbed.
+  std::string reference() {
+    if (!reference_.empty()) return reference_;
+    const Outcome outcome = run_trireme(folder_, flags("reference", "1", "0"));
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return reference_ = outcome.json().value("parameters_sha256", "none");
+  }
+
+  /// The run goes on to its end, and nothing shows that it was disturbed.
+  void expect_reference(const Outcome& outcome) {
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+    EXPECT_EQ(outcome.json().value("steps", 0), steps_);
+    EXPECT_EQ(outcome.json().value("parameters_sha256", ""), reference());
+  }
+
+  std::string log(const std::string& run, const std::string& process) const {
+    const auto file = folder_ / run / "logs" / (process + ".log");
+    return std::filesystem::exists(file) ? read_file(file) : "";
+  }
+  std::string master_log(const std::string& run) const { return log(run, "master"); }
+
+  /// Waits until the master says so; for ASSERT_TRUE.
+  ::testing::AssertionResult master_says(const std::string& run, const std::string& words) {
+    if (eventually([&] { return master_log(run).find(words) != std::string::npos; })) {
+      return ::testing::AssertionSuccess();
+    }
+    return ::testing::AssertionFailure() << "no '" << words << "'\n" << master_log(run);
+  }
+
+  /// Waits until view `number` has formed.
+  ::testing::AssertionResult reaches_view(const std::string& run, int number) {
+    return master_says(run, "view " + std::to_string(number) + ": ");
+  }
+
+  /// How many views there have been.
+  int views(const std::string& run) const {
+    const std::string log = master_log(run);
+    int count = 0;
+    while (log.find("view " + std::to_string(count + 1) + ": ") != std::string::npos) ++count;
+    return count;
+  }
+
+  pid_t member(const Program& job, const std::string& run, int slot, const std::string& says) {
+    return wait_for_member(job.pid(), "worker", slot, folder_ / run, says);
+  }
+
+  /// The master's process; 0 if there is none at the moment.
+  static pid_t master(const Program& job) {
+    for (const pid_t pid : descendants(job.pid())) {
+      if (read_file("/proc/" + std::to_string(pid) + "/cmdline").find(std::string("\0master\0", 8)) !=
+          std::string::npos) {
+        return pid;
+      }
+    }
+    return 0;
+  }
+
+  bool scale(const std::string& run, const Flags& to) {
+    Flags command{"scale", (folder_ / run).string()};
+    command.insert(command.end(), to.begin(), to.end());
+    const Outcome outcome = run_trireme(folder_, command);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return outcome.status == 0;
+  }
+
+  TempFolder folder_;
+  const std::filesystem::path images_ = make_images(folder_);
+  const int steps_;
+  const Flags strategy_;
+  std::string reference_;
+};
+
+}  // namespace trireme::system_test

@@ -1,0 +1,130 @@
+// Whole jobs with parameter servers whose processes are killed, stopped and changed in number: nothing that was
+// acknowledged is lost, nothing counts twice.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trireme/cluster/store.h"
+
+#include "tests/system/disturbed_job.h"
+
+namespace trireme::system_test {
+namespace {
+
+using ::testing::HasSubstr;
+
+/// In step.
+class ServerSurvival : public DisturbedJob {
+ protected:
+  ServerSurvival() : DisturbedJob(1500, {"--strategy", "ps", "--checkpoint-every", "200"}) {}
+
+  /// A process that takes part.
+  pid_t worker(const Program& job, int slot) { return member(job, "run", slot, "attached to the parameter servers"); }
+  pid_t server(const Program& job, int slot) {
+    return wait_for_member(job.pid(), "server", slot, folder_ / "run", "holds its part of the parameters");
+  }
+
+  /// Kills it, and waits until as many views have formed as it takes to do without it, to take in its successor, and
+  /// (servers) to let that have its share again, which needs that all its copies are in sync.
+  ::testing::AssertionResult killed_and_replaced(pid_t process, int views_needed) {
+    const int before = views("run");
+    if (process <= 0) return ::testing::AssertionFailure() << "nobody to kill\n" << master_log("run");
+    ::kill(process, SIGKILL);
+    return reaches_view("run", before + views_needed);
+  }
+};
+
+TEST_F(ServerSurvival, OfEveryRoleInTurn) {
+  if (!cluster::sqlite_store_available()) GTEST_SKIP() << "built without SQLite";
+  Program job(folder_, trireme(flags("run", "3", "15", {"--servers", "2"})));
+  ASSERT_TRUE(reaches_view("run", 1));
+  ASSERT_GT(worker(job, 2), 0) << job.err();
+  ASSERT_TRUE(killed_and_replaced(worker(job, 1), 2));
+  ASSERT_TRUE(killed_and_replaced(server(job, 0), 3));
+  ::kill(master(job), SIGKILL);
+  ASSERT_TRUE(master_says("run", "takes over the job"));
+  ASSERT_TRUE(killed_and_replaced(server(job, 1), 3));
+  ASSERT_TRUE(killed_and_replaced(worker(job, 0), 2));  // the chief
+  EXPECT_THAT(master_log("run"), ::testing::Not(HasSubstr("are lost")));
+  expect_reference(job.wait());
+}
+
+TEST_F(ServerSurvival, OfTheOnlyServerFromACheckpoint) {
+  Program job(folder_, trireme(flags("run", "2")));
+  ASSERT_TRUE(eventually([&] {
+    return log("run", "worker-0").find("wrote a checkpoint step=200") != std::string::npos;
+  })) << log("run", "worker-0");
+  ASSERT_TRUE(killed_and_replaced(server(job, 0), 1));
+  EXPECT_THAT(master_log("run"), HasSubstr("no server is left"));
+  const Outcome outcome = job.wait();
+  expect_reference(outcome);
+  EXPECT_THAT(log("run", "worker-0"), HasSubstr("goes on from a checkpoint"));
+}
+
+TEST_F(ServerSurvival, OfTheOnlyServerBeforeTheFirstCheckpoint) {
+  Program job(folder_, trireme(flags("run", "2")));
+  ASSERT_GT(worker(job, 1), 0) << job.err();
+  ASSERT_TRUE(killed_and_replaced(server(job, 0), 1));
+  expect_reference(job.wait());
+}
+
+TEST_F(ServerSurvival, OfAServerThatIsStoppedForAWhile) {
+  Program job(folder_, trireme(flags("run", "2", "5", {"--servers", "2"})));
+  ASSERT_GT(worker(job, 1), 0) << job.err();
+  const pid_t stopped = server(job, 1);
+  ::kill(stopped, SIGSTOP);
+  ASSERT_TRUE(reaches_view("run", 2));
+  EXPECT_THAT(master_log("run"), HasSubstr("server 1 (pid " + std::to_string(stopped) + ") hangs"));
+  ::kill(stopped, SIGCONT);  // what it holds is old: it begins anew
+  ASSERT_TRUE(reaches_view("run", 4));
+  EXPECT_FALSE(is_gone(stopped));
+  EXPECT_THAT(log("run", "server-1"), HasSubstr("joins again, without what it held"));
+  expect_reference(job.wait());
+}
+
+TEST_F(ServerSurvival, OfAnyNumberOfServers) {
+  Program job(folder_, trireme(flags("run", "2", "5", {"--servers", "2"})));
+  ASSERT_GT(worker(job, 1), 0) << job.err();
+  ASSERT_TRUE(scale("run", {"--servers", "3"}));
+  ASSERT_TRUE(master_says("run", "workers and 3 servers"));
+  const pid_t third = server(job, 2);
+  ASSERT_GT(third, 0);
+  ASSERT_TRUE(scale("run", {"--servers", "1"}));
+  ASSERT_TRUE(eventually([&] { return is_gone(third); })) << log("run", "server-2");
+  EXPECT_THAT(log("run", "server-2"), HasSubstr("not needed any more"));
+  expect_reference(job.wait());
+  EXPECT_THAT(master_log("run"), ::testing::Not(HasSubstr("are lost")));
+}
+
+TEST_F(ServerSurvival, OfAnyNumberOfWorkers) {
+  Program job(folder_, trireme(flags("run", "2")));
+  ASSERT_GT(worker(job, 1), 0) << job.err();
+  for (const char* workers : {"4", "1", "3"}) {
+    ASSERT_TRUE(scale("run", {workers}));
+    ASSERT_TRUE(master_says("run", std::string(": ") + workers + " workers and"));
+  }
+  expect_reference(job.wait());
+}
+
+TEST_F(ServerSurvival, OfTheDeathOfEverybody) {
+  {
+    Program job(folder_, trireme(flags("run", "2", "5", {"--servers", "2"})));
+    ASSERT_TRUE(eventually([&] { return log("run", "worker-0").find("checkpoint step=400") != std::string::npos; }))
+        << log("run", "worker-0");
+    const std::vector<pid_t> all = descendants(job.pid());
+    job.send(SIGKILL);
+    job.wait();
+    for (const pid_t pid : all) EXPECT_TRUE(eventually([&] { return is_gone(pid); }, 5s));
+  }
+  std::filesystem::copy(folder_ / "run", folder_ / "other", std::filesystem::copy_options::recursive);
+  const auto resume = [&](const std::string& run, const Flags& as) {
+    Flags command{"resume", (folder_ / run).string(), "--json", "--workers", "3", "--step-ms", "0"};
+    command.insert(command.end(), as.begin(), as.end());
+    return run_trireme(folder_, command);
+  };
+  expect_reference(resume("run", {"--servers", "3"}));
+  expect_reference(resume("other", {"--strategy", "allreduce"}));
+}
+
+}  // namespace
+}  // namespace trireme::system_test

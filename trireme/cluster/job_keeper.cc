@@ -1,0 +1,258 @@
+#include "trireme/cluster/job_keeper.h"
+
+#include <algorithm>
+
+#include "trireme/base/error.h"
+#include "trireme/base/log.h"
+
+namespace trireme::cluster {
+namespace {
+
+constexpr auto kFindUsWithin = 5s;  // how long the members of a master that died may take to find the next one
+
+}  // namespace
+
+JobKeeper::JobKeeper(MasterOptions options)
+    : options_(std::move(options)),
+      started_(Clock::now()),
+      ledger_(options_.ledger),
+      wanted_workers_(options_.shape.workers),
+      wanted_servers_(options_.shape.servers) {
+  if (options_.shape.workers == 0) fail<InvalidArgument>("a job needs at least one worker");
+  if (!options_.ledger.saved.empty()) take_over(parse_saved_job(options_.ledger.saved));
+}
+
+JobStatus JobKeeper::status() const {
+  JobStatus status{.state = state_,
+                   .reason = state_ == JobState::kGathering ? "waiting for " + missing() : reason_,
+                   .view = view_.view,
+                   .plan = plan_.value_or(Plan{}),
+                   .now = board_.now(Clock::now()),
+                   .spread_max = board_.spread_max(),
+                   .clocks = board_.clocks(),
+                   .workers = {},
+                   .servers = {},
+                   .copies_due = copies_due(view_, server_wish()),
+                   .wanted_workers = wanted_workers_,
+                   .wanted_servers = wanted_servers_,
+                   .result = result_};
+  for (const MemberInfo& worker : view_.workers) status.workers.push_back(worker.slot);
+  for (const MemberInfo& server : view_.servers) status.servers.push_back(server.slot);
+  return status;
+}
+
+bool JobKeeper::deserted() const {
+  return std::ranges::none_of(members_.all(), [](const auto& entry) { return entry.second.alive(); });
+}
+
+LeasePlan JobKeeper::lease_plan() const {
+  return {.total = plan_->leased ? plan_->steps * plan_->lanes : 0,
+          .workers = options_.shape.workers,
+          .pause_every = plan_->pause_every * plan_->lanes};
+}
+
+// ---- What outlives the master.
+
+/// Goes on with the job of a master that died.
+void JobKeeper::take_over(const SavedJob& saved) {
+  state_ = saved.state;
+  reason_ = saved.reason;
+  view_ = saved.view;
+  next_member_ = saved.next_member;
+  wanted_workers_ = saved.wanted_workers;
+  wanted_servers_ = saved.wanted_servers;
+  stop_ = saved.stop;
+  result_ = saved.result;
+  plan_ = saved.plan;
+  if (plan_) {
+    board_ = ProgressBoard(*plan_, options_.shape.workers, Clock::now());
+    leases_ = LeaseBook(lease_plan(), saved.leases);
+  }
+  members_.remember(view_, Clock::now() + kFindUsWithin);
+  log_info("takes over the job",
+           {{"view", view_.view}, {"state", to_string(state_)}, {"members", members_.all().size()}});
+}
+
+/// Saves what there is now, with `view` as the view. False if that failed: it is tried again later.
+bool JobKeeper::save(const ViewInfo& view) {
+  leases_changed_ = false;
+  return ledger_.save({.state = view.view > view_.view ? JobState::kRunning : state_,
+                       .reason = reason_,
+                       .view = view,
+                       .next_member = next_member_,
+                       .wanted_workers = wanted_workers_,
+                       .wanted_servers = wanted_servers_,
+                       .stop = stop_,
+                       .plan = plan_,
+                       .leases = leases_.memory(),
+                       .result = result_});
+}
+
+// ---- What members ask.
+
+void JobKeeper::join(const net::SessionPtr& session, const net::FrameHeader& header, const JoinRequest& request) {
+  const std::string who = fmt::format("{} {}", to_string(request.role), request.slot);
+  if (state_ == JobState::kFinished) return session->reply(header, JoinReply{.over = true});
+  if (state_ == JobState::kFailed) fail<StaleView>("{} cannot join: the job is {}", who, to_string(state_));
+  Member* member = members_.find(request.member);
+  if (member == nullptr || !member->alive()) member = &admit(session->id(), request, who);
+  member->last_heard = Clock::now();
+  member->done = request.done;
+  member->waits_for_view.emplace(session, header);
+  leases_.give_back(member->info.id);
+  if (member->in_view && !request.done) {
+    log_info("cannot go on in this view", {{"member", who}, {"view", request.view}, {"reason", request.reason}});
+  }
+  consider_view();
+}
+
+/// A process that was no member yet, or is no member any more.
+Member& JobKeeper::admit(std::uint64_t session, const JoinRequest& request, const std::string& who) {
+  const std::uint32_t limit = request.role == Role::kWorker ? wanted_workers_ : wanted_servers_;
+  if (request.slot >= limit) {
+    fail<InvalidArgument>("{} cannot join: this job has {} {}s", who, limit, to_string(request.role));
+  }
+  if (state_ != JobState::kGathering && !elastic()) {
+    fail<StaleView>("{} cannot join: the job is {}", who, to_string(state_));
+  }
+  if (const Member* other = members_.living(request.role, request.slot)) {
+    fail<InvalidArgument>("{} has joined already (pid {}): two processes have the same role and rank", who,
+                          other->state.pid);
+  }
+  const MemberId id = next_member_++;
+  Member& member =
+      members_.add({.id = id, .slot = request.slot, .pid = request.pid, .address = request.address}, request.role);
+  member.session = session;
+  log_info("joined",
+           {{"member", who}, {"id", id}, {"pid", request.pid}, {"missing", view_.view == 0 ? missing() : ""}});
+  return member;
+}
+
+HeartbeatReply JobKeeper::heartbeat(std::uint64_t session, const Heartbeat& beat) {
+  HeartbeatReply reply{.stop = stop_,
+                       .over = state_ == JobState::kFinished,
+                       .abort = state_ == JobState::kFailed ? reason_ : "",
+                       .view = view_.view};
+  Member* member = members_.find(beat.member);
+  if (member == nullptr || !member->alive()) {
+    reply.expelled = !ended();
+    return reply;
+  }
+  member->last_heard = Clock::now();
+  member->session = session;  // it may have come from a master that died
+  if (member->state.role == Role::kServer) {
+    reply.over = reply.over || (member->in_view && may_go(*member, view_, server_wish()));
+    board_.set_clocks(beat.clocks);
+    heed_reports(beat.member, beat.shards);
+    return reply;
+  }
+  if (regroups() && member->in_view && !member->waits_for_view) {
+    reply.regroup = broken_ || others_wait() ? Regroup::kNow : Regroup::kAfterStep;
+    reply.reason = broken_ ? last_loss_ : decision_.reason;
+  }
+  if (!plan_) return reply;
+  board_.add(member->state.slot, beat.work, Clock::now());
+  if (beat.last) board_.close_row(Clock::now());
+  if (is_chief(beat.member)) reply.rows = board_.take_rows();
+  return reply;
+}
+
+void JobKeeper::set_plan(const Plan& plan) {
+  if (!plan_) {
+    plan_ = plan;
+    board_ = ProgressBoard(plan, options_.shape.workers, Clock::now());
+    leases_ = LeaseBook(lease_plan());
+  } else if (!(*plan_ == plan)) {
+    fail<InvalidArgument>(
+        "the workers do not agree on the length of the job: {} here, {} from this one; do all run "
+        "the same program with the same flags?",
+        nlohmann::json(*plan_).dump(), nlohmann::json(plan).dump());
+  }
+  save();
+  consider_view();
+}
+
+/// Work for an asynchronous worker. Words of an earlier view do not count: somebody may have gone back to a checkpoint
+/// since.
+LeaseReply JobKeeper::lease(const LeaseRequest& request) {
+  const Member* member = members_.find(request.member);
+  if (member == nullptr || !member->in_view || request.view != view_.view) {
+    fail<StaleView>("work is leased to the members of view {}: rejoin the job", view_.view);
+  }
+  for (const UnitRange& range : request.finished) leases_.finish(range);
+  if (request.saved > 0) {
+    leases_.pass(request.saved);
+    last_pause_ = Clock::now();
+  }
+  if (seconds(Clock::now() - last_pause_) < plan_->pause_apart_s) leases_.skip_pause();
+  leases_changed_ = true;
+  LeaseReply reply{.over = leases_.over(), .finished = leases_.finished()};
+  if (reply.over || !request.more) return reply;
+  if (regroups()) fail<StaleView>("the workers have to meet in another view: {}", decision_.reason);
+  reply.save = leases_.paused() && is_chief(request.member);
+  reply.range = leases_.next(request.member);
+  return reply;
+}
+
+void JobKeeper::rewind(const RewindRequest& request) {
+  if (request.view != view_.view || !is_chief(request.member)) {
+    fail<StaleView>("only the chief of view {} can go back to a checkpoint", view_.view);
+  }
+  if (leases_.finished() > request.units) {
+    log_warn("work is done again from a checkpoint on", {{"units", request.units}, {"were", leases_.finished()}});
+  }
+  leases_.rewind(request.units);
+  save();
+}
+
+void JobKeeper::set_result(const ResultReport& report) {
+  result_ = report.result;
+  save();
+}
+
+void JobKeeper::stop(const StopRequest& request) {
+  if (!stop_) log_info("the job is to stop", {{"reason", request.reason}});
+  stop_ = true;
+  if (plan_ && plan_->leased) leases_.stop_early(plan_->lanes);
+  if (state_ == JobState::kRunning) reason_ = request.reason;
+  save();
+}
+
+void JobKeeper::scale(const ScaleRequest& request) {
+  if (plan_ && !elastic()) fail<InvalidArgument>("members cannot come and go in a job that is not elastic");
+  if (request.servers > 0 && view_.servers.empty()) fail<InvalidArgument>("this job has no parameter servers");
+  if (request.workers > 0) wanted_workers_ = request.workers;
+  if (request.servers > 0) wanted_servers_ = request.servers;
+  log_info("the number of processes is to change", {{"workers", wanted_workers_}, {"servers", wanted_servers_}});
+  save();
+  for (auto& [id, member] : members_.all()) {  // who only waits to take part is not needed
+    const std::uint32_t wanted = member.state.role == Role::kWorker ? wanted_workers_ : wanted_servers_;
+    if (member.info.slot < wanted || member.in_view || !member.waits_for_view) continue;
+    member.answer({.member = id, .over = true});
+    member.state.left = true;
+  }
+  consider_view();
+}
+
+void JobKeeper::leave(const LeaveNotice& notice) {
+  Member* member = members_.find(notice.member);
+  if (member == nullptr) fail<StaleView>("this process is not a member");
+  member->state.left = true;
+  member->waits_for_view.reset();
+  leases_.give_back(notice.member);
+  const bool worker = member->state.role == Role::kWorker;
+  if (worker) board_.leave(member->state.slot);
+  log_info("left", {{"member", member->name()}, {"failure", notice.failure}});
+  if (!notice.failure.empty()) fail_job(fmt::format("{} failed: {}", member->name(), notice.failure));
+  const bool work_left = members_.any_alive(Role::kWorker);
+  const bool achieved = is_chief(notice.member) && !result_.is_null();
+  const bool through = elastic() ? achieved || (!work_left && stop_) : !work_left;
+  if (through && !ended()) finish_job();
+  if (elastic() && worker && member->in_view && !view_.servers.empty()) {
+    broken_ = true;  // at the servers the others may wait for its gradients
+    last_loss_ = member->name() + " has left";
+  }
+  consider_view();
+}
+
+}  // namespace trireme::cluster

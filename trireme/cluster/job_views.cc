@@ -1,0 +1,171 @@
+// How the master's job goes from one view to the next, and who is given up.
+
+#include <algorithm>
+
+#include "trireme/base/error.h"
+#include "trireme/base/log.h"
+#include "trireme/cluster/job_keeper.h"
+
+namespace trireme::cluster {
+
+/// Does what has to be done about the view, if anything.
+void JobKeeper::consider_view() {
+  if (ended() || !ledger_.leading()) return;
+  if (view_.view == 0) {
+    if (missing().empty()) form_view(members_.workers(), "all are here");
+    return;
+  }
+  if (!elastic()) return;
+  decision_ = decide_view(situation());
+  switch (decision_.kind) {
+    case ViewDecision::Kind::kKeep:
+    case ViewDecision::Kind::kRegroup:
+      return;
+    case ViewDecision::Kind::kWait:
+      return wait_for_members();
+    case ViewDecision::Kind::kForm:
+      return form_view(decision_.workers, decision_.reason);
+  }
+}
+
+Situation JobKeeper::situation() const {
+  return {.shape = options_.shape,
+          .most_workers = std::min(plan_->lanes, wanted_workers_),
+          .broken = broken_,
+          .no_server = !view_.shards.empty() && !members_.any_alive(Role::kServer),
+          .place_anew = why_place_anew(view_, members_, server_wish()),
+          .workers = members_.candidates()};
+}
+
+/// With servers, workers need not agree on the step after which they meet: some may be there already, and the rest wait
+/// for them at the servers.
+bool JobKeeper::others_wait() const {
+  return !view_.servers.empty() && std::ranges::any_of(members_.candidates(), [](const ViewCandidate& worker) {
+    return worker.in_view && worker.ready && !worker.done;
+  });
+}
+
+void JobKeeper::wait_for_members() {
+  if (state_ == JobState::kWaiting) return;
+  state_ = JobState::kWaiting;
+  waiting_since_ = Clock::now();
+  reason_ =
+      fmt::format("waiting for more: {}; gives up in {:.0f} s", decision_.reason, seconds(options_.wait_for_members));
+  log_warn(reason_);
+}
+
+void JobKeeper::form_view(std::vector<MemberId> workers, std::string because) {  // copies: the decision ends here
+  if (options_.max_views > 0 && view_.view >= options_.max_views) {
+    return fail_job(
+        fmt::format("the {} memberships that are allowed have passed (--max-views); the last one ended "
+                    "because {}",
+                    options_.max_views, last_loss_.empty() ? because : last_loss_));
+  }
+  ViewInfo next{.view = view_.view + 1};
+  for (const MemberId id : workers) {
+    next.workers.push_back(members_.all().at(id).info);
+    if (next.workers.back().since == 0) next.workers.back().since = next.view;
+  }
+  place_shards(next, view_, members_, server_wish());
+  if (!save(next)) return;
+  view_ = std::move(next);
+  members_.enter(view_);
+  broken_ = false;
+  state_ = JobState::kRunning;
+  reason_ = fmt::format("view {}: {} workers and {} servers ({})", view_.view, view_.workers.size(),
+                        view_.servers.size(), because);
+  log_info(reason_);
+  for (auto& [id, member] : members_.all()) {
+    if (member.in_view && member.waits_for_view) member.answer({.member = id, .view = view_});
+  }
+  decision_ = {};
+}
+
+void JobKeeper::end_gathering() {
+  const std::vector<MemberId> here = members_.workers();
+  const bool servers_here = missing().find("server") == std::string::npos;
+  if (options_.shape.min_start > 0 && here.size() >= options_.shape.min_start && servers_here) {
+    return form_view(here, fmt::format("{} did not come in time", missing()));
+  }
+  fail_job(fmt::format("{} did not join within {:.0f} s; see their logs", missing(), seconds(options_.gather_within)));
+}
+
+/// What a server says about the copies of its shards.
+void JobKeeper::heed_reports(MemberId from, const ShardReports& told) {
+  if (told.view != view_.view || !elastic()) return;
+  if (apply_reports(view_.shards, from, told.reports)) save();
+  for (const ShardReport& report : told.reports) {
+    Member* backup = report.failure.empty() ? nullptr : members_.find(report.backup);
+    if (backup != nullptr && backup->alive() && backup->in_view) {  // it lives, but its primary cannot reach it
+      lose(*backup, fmt::format("{} does not get updates any more: {}", backup->name(), report.failure));
+    }
+  }
+}
+
+void JobKeeper::disconnected(std::uint64_t session) {
+  for (auto& [id, member] : members_.all()) {
+    if (member.session != session) continue;
+    member.state.disconnected = true;
+    member.waits_for_view.reset();
+    judge(member, Clock::now());
+  }
+  consider_view();
+}
+
+void JobKeeper::tick() {
+  const auto now = Clock::now();
+  if (state_ == JobState::kGathering && now - started_ > options_.gather_within) end_gathering();
+  if (state_ == JobState::kWaiting && now - waiting_since_ > options_.wait_for_members) {
+    fail_job(fmt::format("nobody came within {:.0f} s: {}", seconds(options_.wait_for_members), decision_.reason));
+  }
+  for (auto& [id, member] : members_.all()) {
+    if (member.alive()) judge(member, now);
+  }
+  consider_view();
+  if ((ledger_.unsaved() || leases_changed_) && !ledger_.deposed()) save();
+}
+
+void JobKeeper::judge(Member& member, Clock::time_point now) {
+  if (ended() || state_ == JobState::kGathering || member.state.left) return;
+  member.state.silent_for = std::chrono::duration_cast<std::chrono::milliseconds>(now - member.last_heard);
+  if (member.waits_for_view && !member.state.disconnected) return;  // it waits for us, not we for it
+  const Health health = judge_member(member.state, options_.hang_after);
+  if (health.lost) lose(member, health.reason);
+}
+
+/// A member is gone: the others go on without it, or nobody does.
+void JobKeeper::lose(Member& member, const std::string& reason) {
+  if (!elastic()) return fail_job(reason);
+  member.state.disconnected = true;
+  member.waits_for_view.reset();
+  if (member.state.role == Role::kWorker) board_.leave(member.state.slot);
+  leases_.give_back(member.info.id);
+  log_warn("lost a member", {{"member", member.name()}, {"reason", reason}});
+  if (!member.in_view) return;
+  last_loss_ = reason;
+  broken_ = true;
+  member.in_view = false;
+}
+
+void JobKeeper::finish_job() {
+  state_ = JobState::kFinished;
+  reason_ = "all workers are done";
+  log_info(reason_);
+  save();
+  for (auto& [id, member] : members_.all()) {
+    if (member.waits_for_view) member.answer({.member = id, .over = true});
+  }
+}
+
+void JobKeeper::fail_job(const std::string& reason) {
+  if (ended()) return;
+  state_ = JobState::kFailed;
+  reason_ = reason;
+  log_error("the job failed", {{"reason", reason}});
+  save();
+  for (auto& [id, member] : members_.all()) {
+    if (member.waits_for_view) member.refuse(reason);
+  }
+}
+
+}  // namespace trireme::cluster
