@@ -25,9 +25,9 @@ int scale(const ScaleFlags& flags) {
   std::string secret = read_file(secret_file);
   secret.erase(secret.find_last_not_of("\n") + 1);
   net::Loop loop("scale", 1);
-  const auto master = net::Connection::open(
-      loop, nlohmann::json::parse(read_file(announce)).get<net::Address>(),
-      {.secret = secret, .transport = net::Transport::kTcp, .peer_name = "the master", .deadline = Deadline::in(5s)});
+  const auto master =
+      net::Connection::open(loop, nlohmann::json::parse(read_file(announce)).get<net::Address>(),
+                            {.secret = secret, .peer_name = "the master", .deadline = Deadline::in(5s)});
   master->call<cluster::Done>(cluster::kScale, 0, cluster::ScaleRequest{flags.workers}, Deadline::in(5s),
                               "the number of workers");
   fmt::print("{} is to have {} worker{} from now on\n", flags.run, flags.workers, flags.workers == 1 ? "" : "s");
