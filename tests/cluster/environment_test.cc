@@ -78,13 +78,19 @@ TEST(Environment, ReadsAServersPlace) {
   EXPECT_EQ(place.transport, net::Transport::kAuto);
 }
 
+TEST(Environment, TheStoreIsEnoughToFindTheMaster) {
+  const auto place = read(own({{"TRIREME_MASTER", ""}, {"TRIREME_STORE", "etcd://a:1,b:1/job"}}));
+  EXPECT_EQ(place.store, "etcd://a:1,b:1/job");
+  EXPECT_EQ(place.master.port, 0);
+}
+
 TEST(Environment, NamesTheVariableThatIsWrong) {
   EXPECT_FAILS(read(own({{"TRIREME_ROLE", "wroker"}})), InvalidArgument, "TRIREME_ROLE='wroker'", "worker");
   EXPECT_FAILS(read(own({{"TRIREME_RANK", "one"}})), InvalidArgument, "TRIREME_RANK='one'", "number");
   EXPECT_FAILS(read(own({{"TRIREME_RANK", "-1"}})), InvalidArgument, "TRIREME_RANK='-1'");
   EXPECT_FAILS(read(own({{"TRIREME_WORKERS", "4x"}})), InvalidArgument, "TRIREME_WORKERS='4x'");
   EXPECT_FAILS(read(own({{"TRIREME_SERVERS", "99999999999"}})), InvalidArgument, "TRIREME_SERVERS");
-  EXPECT_FAILS(read(own({{"TRIREME_MASTER", ""}})), InvalidArgument, "TRIREME_MASTER", "host:port");
+  EXPECT_FAILS(read(own({{"TRIREME_MASTER", ""}})), InvalidArgument, "TRIREME_MASTER", "host:port", "TRIREME_STORE");
   EXPECT_FAILS(read(own({{"TRIREME_MASTER", "nowhere"}})), InvalidArgument, "nowhere");
   EXPECT_FAILS(read(own({{"TRIREME_TRANSPORT", "tpc"}})), InvalidArgument, "tpc");
 }

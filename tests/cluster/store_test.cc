@@ -150,6 +150,7 @@ TEST_P(StoreContract, ADeposedLeaderCannotWrite) {
   EXPECT_FAILS(a->commit({{"key", "of a, late"}, {"other", "x"}}), StaleView, "is over");
   EXPECT_FALSE(a->leading());
   EXPECT_FAILS(a->commit({}), StaleView, "is over");
+  EXPECT_TRUE(a->over());
   EXPECT_EQ(store_->list(""), (Entries{{"key", "of b"}}));
   EXPECT_TRUE(b->leading());
 }

@@ -50,6 +50,8 @@ struct Leading {
     return {.saved = store->get(cluster::kJobKey).value_or(""),
             .save =
                 [held = leadership](const std::string& job) {
+                  // All members wait while this is saved: not for a store that is known to be out of reach.
+                  if (!held->leading() && !held->over()) fail<IoError>("the store is out of reach");
                   held->commit({{cluster::kJobKey, job}});
                 },
             .leading = [held = leadership] { return held->leading(); }};
@@ -61,12 +63,16 @@ Leading take_lead(const MasterFlags& flags, launch::SignalWatcher& signals) {
   Leading lead{.store = cluster::open_store({.location = flags.store}), .leadership = nullptr};
   const cluster::Candidate self{.name = fmt::format("pid {}", ::getpid()), .value = flags.advertise};
   if (flags.standby) log_info("stands by", {{"store", flags.store}});
+  bool troubled = false;
   for (const Deadline deadline = Deadline::in(10s);;) {
     try {
       lead.leadership = lead.store->campaign({.candidate = self, .deadline = Deadline::in(500ms)});
+      if (std::exchange(troubled, false)) log_info("the store can be reached again");
     } catch (const Error& problem) {
       if (!flags.standby && deadline.passed()) throw;
-      log_warn("the store cannot be reached: tries again", {{"reason", problem.what()}});
+      if (!std::exchange(troubled, true)) {
+        log_warn("the store cannot be reached: tries again", {{"reason", problem.what()}});
+      }
     }
     if (lead.leadership) break;
     if (signals.take() != launch::StopRequest::kNone) return lead;
@@ -118,7 +124,7 @@ int run_master(const MasterFlags& flags) {
     pollfd waiting{signals.descriptor(), POLLIN, 0};
     ::poll(&waiting, 1, 100);
     if (signals.take() != launch::StopRequest::kNone) break;
-    if (master.deposed()) {
+    if (master.deposed() || (lead.leadership && lead.leadership->over())) {
       log_error("ends: another master leads");
       return 1;
     }

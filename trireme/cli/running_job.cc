@@ -19,10 +19,7 @@ RunningJob::RunningJob(const std::filesystem::path& run) {
   std::string secret = read_file(secret_file);
   secret.erase(secret.find_last_not_of("\n") + 1);
   master_ = net::Connection::open(loop_, nlohmann::json::parse(read_file(announce)).get<net::Address>(),
-                                  {.secret = secret,
-                                   .transport = net::Transport::kTcp,
-                                   .peer_name = "the master",
-                                   .deadline = Deadline::in(kAnswerTime)});
+                                  {.secret = secret, .peer_name = "the master", .deadline = Deadline::in(kAnswerTime)});
 }
 
 cluster::JobStatus RunningJob::status() {

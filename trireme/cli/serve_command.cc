@@ -44,11 +44,9 @@ cluster::JobEnvironment find_place(const ServeFlags& flags) {
   if (place.secret.empty()) {  // placed by flags alone
     place.secret = cluster::read_secret([](const char* name) -> const char* { return std::getenv(name); });
   }
-  if (place.master.port == 0 && !place.store.empty()) {
-    if (const auto master = cluster::make_master_finder(place.store)()) place.master = *master;
-  }
-  if (place.master.port == 0)
+  if (place.master.port == 0 && place.store.empty()) {
     fail<InvalidArgument>("where is the master? give --master host:port, or the --store where it can be found");
+  }
   if (place.secret.empty()) {
     fail<InvalidArgument>("a server needs the job's secret: give --secret-file, or set TRIREME_SECRET");
   }

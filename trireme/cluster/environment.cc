@@ -47,9 +47,15 @@ JobEnvironment from_own_variables(const Lookup& lookup, const std::string& role)
   place.rank = number_of(lookup, "TRIREME_RANK", 0);
   place.workers = number_of(lookup, "TRIREME_WORKERS", 1);
   place.servers = number_of(lookup, "TRIREME_SERVERS", 1);
+  place.store = text_of(lookup, "TRIREME_STORE");
   const std::string master = text_of(lookup, "TRIREME_MASTER");
-  if (master.empty()) fail<InvalidArgument>("TRIREME_ROLE is set but TRIREME_MASTER (host:port of the master) is not");
-  place.master = net::parse_address(master);
+  if (master.empty() && place.store.empty()) {
+    fail<InvalidArgument>(
+        "TRIREME_ROLE is set but neither TRIREME_MASTER (host:port of the master) nor TRIREME_STORE (where it is "
+        "found) "
+        "is");
+  }
+  if (!master.empty()) place.master = net::parse_address(master);
   if (const std::string listen = text_of(lookup, "TRIREME_LISTEN"); !listen.empty()) {
     place.listen = net::parse_address(listen);
   }
@@ -62,7 +68,6 @@ JobEnvironment from_own_variables(const Lookup& lookup, const std::string& role)
   place.latency = std::chrono::milliseconds(number_of(lookup, "TRIREME_LATENCY_MS", 0));
   place.trace_algorithms = number_of(lookup, "TRIREME_TRACE_ALGORITHMS", 0) != 0;
   place.run_folder = text_of(lookup, "TRIREME_RUN_DIR");
-  place.store = text_of(lookup, "TRIREME_STORE");
   place.initial_workers = static_cast<std::uint32_t>(number_of(lookup, "TRIREME_INITIAL_WORKERS", 0));
   check_rank(place);
   return place;

@@ -17,7 +17,7 @@ struct JobEnvironment {
   std::uint32_t workers = 1;
   std::uint32_t initial_workers = 0;  ///< how many there were at the start, if that is another number; 0 = `workers`
   std::uint32_t servers = 1;
-  net::Address master;
+  net::Address master;  ///< port 0 = it is found through `store`
   std::string store;    ///< where the master keeps what must outlive it, and is found; empty = it cannot be replaced
   net::Address listen;  ///< where to listen, servers for workers and workers for each other; port 0 = any free one
   bool hosts_master = false;  ///< this process also runs the master, at `master`
@@ -38,7 +38,8 @@ using Lookup = std::function<const char*(const char* name)>;
 ///   TRIREME_ROLE worker|server   TRIREME_RANK      TRIREME_WORKERS   TRIREME_SERVERS   TRIREME_MASTER host:port
 ///   TRIREME_LISTEN host:port     TRIREME_TRANSPORT TRIREME_RUN_DIR   TRIREME_SECRET or TRIREME_SECRET_FILE
 ///   TRIREME_INITIAL_WORKERS for one that came later
-///   TRIREME_STORE sqlite:/folder/job.db or etcd://host:2379 (the master is found there if it is replaced)
+///   TRIREME_STORE sqlite:/folder/job.db or etcd://host:2379 (the master is found there when it is replaced, and
+///   without TRIREME_MASTER also at the start)
 ///   TRIREME_THROTTLE 100mbit     TRIREME_LATENCY_MS                  TRIREME_TRACE_ALGORITHMS 1
 ///
 /// TF_CONFIG: the jobs are `chief` (or `master`), `worker` and `ps`. Each listens at its own address. The chief is

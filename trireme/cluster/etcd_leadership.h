@@ -32,6 +32,7 @@ class EtcdLeadership : public Leadership {
 
   std::uint64_t term() const override { return static_cast<std::uint64_t>(create_revision_); }
   bool leading() const override;
+  bool over() const override { return over_; }
   void commit(const Changes& changes) override;
   void resign() override;
 

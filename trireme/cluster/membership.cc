@@ -17,7 +17,12 @@ constexpr auto kRegroupWithin = 24h;  // the master gives up long before, and sa
 
 Membership::Membership(net::Loop& loop, MembershipOptions options, Events events)
     : options_(std::move(options)), events_(std::move(events)), loop_(loop) {
-  connection_ = connect(options_.master, Deadline::in(std::min<std::chrono::milliseconds>(options_.join_within, 30s)));
+  const Deadline deadline = Deadline::in(std::min<std::chrono::milliseconds>(options_.join_within, 30s));
+  if (options_.master.port == 0 && options_.find_master) {
+    find_next_master(nullptr, deadline, "the store has named none since this process started");
+  } else {
+    connection_ = connect(options_.master, deadline, /*await_listener=*/true);
+  }
   if (join({}, options_.join_within).over) fail<StaleView>("the job was over before this process could join it");
   log_info("joined the job",
            {{"view", view_.view}, {"workers", view_.workers.size()}, {"servers", view_.servers.size()}});
@@ -31,13 +36,17 @@ Membership::~Membership() {
   if (thread_.joinable()) thread_.join();
 }
 
-std::shared_ptr<net::Connection> Membership::connect(const net::Address& address, Deadline deadline) {
+std::shared_ptr<net::Connection> Membership::connect(const net::Address& address, Deadline deadline,
+                                                     bool await_listener) {
   net::Address master = address;
   master.unix_name.clear();  // small messages: shared memory is not worth it
   const auto transport = options_.transport == net::Transport::kShm ? net::Transport::kAuto : options_.transport;
-  return net::Connection::open(
-      loop_, master,
-      {.secret = options_.secret, .transport = transport, .peer_name = "the master", .deadline = deadline});
+  return net::Connection::open(loop_, master,
+                               {.secret = options_.secret,
+                                .transport = transport,
+                                .peer_name = "the master",
+                                .deadline = deadline,
+                                .await_listener = await_listener});
 }
 
 std::shared_ptr<net::Connection> Membership::connection() const {
@@ -59,6 +68,7 @@ Reply Membership::ask(Request kind, const Ask& body, Deadline deadline, const st
     } catch (const PeerLost& gone) {
       if (!options_.find_master || closing_.load()) throw;
       find_next_master(current, Deadline::in(options_.without_master_within), gone.what());
+      deadline = Deadline::in(deadline.allowed());  // the search may have taken longer than an answer may
     }
   }
 }
@@ -67,11 +77,12 @@ void Membership::find_next_master(const std::shared_ptr<net::Connection>& lost, 
                                   const std::string& reason) {
   const std::lock_guard one_search(search_mutex_);
   if (connection() != lost) return;  // another thread has found it
-  log_warn("lost the master: looks for the next one", {{"reason", reason}});
+  if (lost) log_warn("lost the master: looks for the next one", {{"reason", reason}});
   while (!deadline.passed() && !closing_.load()) {
     try {
       if (const auto address = options_.find_master()) {
-        auto next = connect(*address, Deadline::in(500ms));
+        // Where nobody listens the one before did: its successor will be somewhere else.
+        auto next = connect(*address, Deadline::in(500ms), /*await_listener=*/false);
         log_info("found the master", {{"address", address->text()}});
         const std::lock_guard lock(mutex_);
         connection_ = std::move(next);

@@ -16,7 +16,7 @@ namespace trireme::cluster {
 struct MembershipOptions {
   Role role = Role::kWorker;
   std::uint32_t slot = 0;  ///< which of the processes of its role
-  net::Address master;
+  net::Address master;     ///< where it is at the start; port 0 = `find_master` tells that too
 
   /// Where the master is now, if it may be replaced; nothing = nobody leads at the moment. Null: it stays at `master`,
   /// and its end is the job's.
@@ -92,7 +92,7 @@ class Membership {
  private:
   template <typename Reply, typename Ask>
   Reply ask(Request kind, const Ask& body, Deadline deadline, const std::string& what);
-  std::shared_ptr<net::Connection> connect(const net::Address& address, Deadline deadline);
+  std::shared_ptr<net::Connection> connect(const net::Address& address, Deadline deadline, bool await_listener);
   std::shared_ptr<net::Connection> connection() const;
   void find_next_master(const std::shared_ptr<net::Connection>& lost, Deadline deadline, const std::string& reason);
   std::chrono::milliseconds master_patience() const;

@@ -58,6 +58,11 @@ class MemoryLeadership : public Leadership {
     return state().reachable && state().led_in(term_);
   }
 
+  bool over() const override {
+    const std::lock_guard lock(state().mutex);
+    return !state().led_in(term_);
+  }
+
   void commit(const Changes& changes) override {
     check_changes(changes);
     const std::lock_guard lock(state().mutex);

@@ -88,6 +88,7 @@ class SqliteLeadership : public Leadership {
 
   std::uint64_t term() const override { return static_cast<std::uint64_t>(term_); }
   bool leading() const override { return !over_; }
+  bool over() const override { return over_; }
 
   void commit(const Changes& changes) override {
     check_changes(changes);

@@ -63,6 +63,10 @@ class Leadership {
   /// could lead; while the store is out of reach it may be false and then true again, nobody having led in between.
   virtual bool leading() const = 0;
 
+  /// Whether it is known that another leads or led meanwhile: this object never writes again. Cheap; asks nobody, so it
+  /// may be a while before it says so.
+  virtual bool over() const = 0;
+
   /// Writes all of `changes`, durably, or none. Threads take turns.
   ///
   /// Throws StaleView if another leads or led meanwhile, or after resign(): this object never writes again.

@@ -1,0 +1,88 @@
+// Hosts come and go: networks of this machine with a cable between them, and a job whose processes are placed there.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/system/host.h"
+#include "tests/system/placed_job.h"
+
+namespace trireme::system_test {
+namespace {
+
+using ::testing::HasSubstr;
+
+/// A job that needs two workers.
+class Hosts : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    a_ = Host::make("10.99.0.1");
+    if (!a_) GTEST_SKIP() << "network namespaces are not permitted here";
+    b_ = a_->make_neighbour("10.99.0.2");
+    master_ = job_.start_master({}, a_->site());
+  }
+
+  /// Waits until a view of so many workers has formed, for the `times`th time; for ASSERT_TRUE.
+  ::testing::AssertionResult has_workers(int count, int times = 1) {
+    return PlacedJob::says(*master_, fmt::format(": {} workers and", count), times);
+  }
+
+  /// The first that it began, once it has.
+  Step first_step_of(const Program& worker) {
+    std::optional<Step> first;
+    eventually([&] {
+      const auto& events = job_.events();
+      const auto found = std::ranges::find(events, worker.pid(), &observe::StepEvent::pid);
+      if (found != events.end()) first = found->step;
+      return first.has_value();
+    });
+    return first.value_or(0);
+  }
+
+  /// As somebody at host A does it.
+  void scale_to(int workers) {
+    std::vector<std::string> command = a_->site().enter_with;
+    for (const std::string& word : trireme({"scale", job_.run().string(), std::to_string(workers)})) {
+      command.push_back(word);
+    }
+    const Outcome outcome = Program(job_.folder(), command).wait();
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+  }
+
+  std::unique_ptr<Host> a_;
+  std::unique_ptr<Host> b_;
+  PlacedJob job_{{.workers = 2, .min_workers = 2}};
+  std::unique_ptr<Program> master_;
+};
+
+TEST_F(Hosts, AreAddedAndRemovedDownToBelowTheMinimum) {
+  for (const std::uint32_t slot : {0u, 1u}) job_.start_worker(slot, a_->site());
+  ASSERT_TRUE(has_workers(2));
+  ASSERT_TRUE(job_.advances(10));
+
+  scale_to(4);
+  for (const std::uint32_t slot : {2u, 3u}) job_.start_worker(slot, b_->site());
+  ASSERT_TRUE(has_workers(4));
+  for (const std::uint32_t slot : {2u, 3u}) {
+    ASSERT_TRUE(PlacedJob::says(job_.worker(slot), "ranks=4 over=shm+tls"));
+  }
+  ASSERT_TRUE(job_.advances(10));
+
+  job_.kill_workers({2, 3});  // host B loses its power
+  ASSERT_TRUE(has_workers(2, /*times=*/2));
+  for (const char* dead : {"worker 2 (pid", "worker 3 (pid"}) EXPECT_THAT(master_->err(), HasSubstr(dead));
+  ASSERT_TRUE(job_.advances(10));
+
+  job_.kill_workers({1});
+  ASSERT_TRUE(PlacedJob::says(*master_, "waiting for workers: 1 of at least 2 workers are here"));
+  const Step waits_at = job_.steps_made();
+  job_.start_worker(1, a_->site());
+  ASSERT_TRUE(has_workers(2, /*times=*/3));
+  EXPECT_EQ(first_step_of(job_.worker(1)), waits_at) << "nothing is trained with too few";
+  ASSERT_TRUE(job_.advances(10));
+
+  a_->run([&] { ask_to_stop(job_.announced(), job_.secret()); });
+  job_.expect_undisturbed_end();
+}
+
+}  // namespace
+}  // namespace trireme::system_test

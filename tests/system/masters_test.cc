@@ -1,0 +1,142 @@
+// Three masters on a real etcd, of which one is in charge. Masters die and hang, and etcd goes away: the training does
+// not notice, and who takes part can still change afterwards.
+
+#include <signal.h>
+
+#include <algorithm>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trireme/base/error.h"
+#include "trireme/cluster/master_finder.h"
+#include "trireme/cluster/store.h"
+
+#include "tests/support/etcd_cluster.h"
+#include "tests/system/placed_job.h"
+
+namespace trireme::system_test {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr std::size_t kEtcdMembers = 3;
+constexpr std::uint32_t kWorkers = 2;
+constexpr double kInChargeWithin = 3;  // seconds after the end of the one before
+
+class Masters : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    for (int i = 0; i < 3; ++i) add_master();
+    for (std::uint32_t slot = 0; slot < kWorkers; ++slot) job_.start_worker(slot);
+    ASSERT_TRUE(job_.advances(10));
+  }
+
+  void add_master() {
+    auto master = job_.start_master({"--standby"});
+    const pid_t pid = master->pid();
+    masters_[pid] = std::move(master);
+  }
+
+  /// The process that etcd says is in charge; 0 = none is, or etcd is away.
+  pid_t leader() {
+    try {
+      const auto found = store_->leader();
+      return found ? std::stoi(found->name.substr(found->name.find_first_of("0123456789"))) : 0;
+    } catch (const Error&) {
+      return 0;
+    }
+  }
+
+  /// Waits until one of the masters leads, not `former`; 0 if none did in time.
+  pid_t next_leader(pid_t former = 0) {
+    pid_t now = 0;
+    const bool found = eventually([&] {
+      now = leader();
+      return now != former && masters_.contains(now);
+    });
+    return found ? now : 0;
+  }
+
+  /// Waits until all workers have found a master for the `times`th time; for ASSERT_TRUE.
+  ::testing::AssertionResult all_find_a_master(int times) {
+    for (std::uint32_t slot = 0; slot < kWorkers; ++slot) {
+      if (auto found = PlacedJob::says(job_.worker(slot), "found the master", times); !found) return found;
+    }
+    return ::testing::AssertionSuccess();
+  }
+
+  /// Waits until any of the masters says that; for ASSERT_TRUE.
+  ::testing::AssertionResult a_master_says(const std::string& words) {
+    const auto says = [&](const auto& entry) { return entry.second->err().find(words) != std::string::npos; };
+    if (eventually([&] { return std::ranges::any_of(masters_, says); })) return ::testing::AssertionSuccess();
+    auto failure = ::testing::AssertionFailure() << "no master said '" << words << "', but";
+    for (const auto& [pid, master] : masters_) failure << "\nmaster " << pid << ":\n" << master->err();
+    return failure;
+  }
+
+  /// Ends the training: it went as if nothing had happened.
+  void end() {
+    ask_to_stop(cluster::make_master_finder(etcd_.location("job"))().value(), job_.secret());
+    job_.expect_undisturbed_end();
+  }
+
+  EtcdCluster etcd_{
+      {.members = kEtcdMembers, .heartbeat = 100ms, .election_timeout = 1s}};  // the times are etcd's own defaults
+  PlacedJob job_{{.workers = kWorkers, .store = etcd_.location("job")}};
+  std::unique_ptr<cluster::Store> store_ = cluster::open_store({.location = etcd_.location("job"), .call_within = 1s});
+  std::map<pid_t, std::unique_ptr<Program>> masters_;
+};
+
+TEST_F(Masters, AreKilledFiveTimesAndNoStepFails) {
+  for (int kill = 1; kill <= 5; ++kill) {
+    const pid_t leading = next_leader();
+    ASSERT_GT(leading, 0);
+    const Step step = job_.steps_made();
+    const auto killed = Deadline::Clock::now();
+    masters_.at(leading)->send(SIGKILL);
+    ASSERT_TRUE(all_find_a_master(kill + 1));  // each found the first one too
+    const double without = seconds(Deadline::Clock::now() - killed);
+    fmt::print("a master was in charge, and known to all, {:.2f} s after the death of the one before\n", without);
+    EXPECT_LT(without, kInChargeWithin);
+    EXPECT_GT(job_.steps_made(), step + 20);
+    masters_.erase(leading);
+    add_master();
+  }
+  end();
+  job_.expect_each_step_once();
+}
+
+TEST_F(Masters, OutliveEtcdAndThenTakeInAWorkerAgain) {
+  for (std::size_t member = 0; member < kEtcdMembers; ++member) etcd_.kill(member);
+  ASSERT_TRUE(job_.advances(400));  // longer than any lease
+  for (std::size_t member = 0; member < kEtcdMembers; ++member) etcd_.restart(member);
+  for (std::size_t member = 0; member < kEtcdMembers; ++member) etcd_.wait_ready(member);
+  ASSERT_GT(next_leader(), 0);
+  ASSERT_TRUE(job_.advances(50));
+  EXPECT_EQ(job_.events().back().view, 1u);
+
+  job_.kill_workers({1});
+  ASSERT_TRUE(a_master_says("view 2: 1 workers"));
+  ASSERT_TRUE(PlacedJob::says(job_.start_worker(1), "met the other workers"));
+  ASSERT_TRUE(job_.advances(10));
+  end();
+}
+
+TEST_F(Masters, AreFencedWhenTheyComeBack) {
+  const pid_t former = next_leader();
+  ASSERT_GT(former, 0);
+  masters_.at(former)->send(SIGSTOP);
+  ASSERT_GT(next_leader(former), 0);
+  ASSERT_TRUE(all_find_a_master(2));
+  masters_.at(former)->send(SIGCONT);
+  const Outcome outcome = masters_.at(former)->wait(10s);
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("another master leads"));
+  ASSERT_TRUE(job_.advances(20));
+  end();
+  job_.expect_each_step_once();
+}
+
+}  // namespace
+}  // namespace trireme::system_test
