@@ -22,6 +22,11 @@ if(torch_sources)
     target_precompile_headers(trireme-worker REUSE_FROM trireme_torch)
   endif()
 
+  add_executable(trireme-torch-archive trireme/cli/torch_archive_main.cc trireme/cli/conversion_report.cc
+    trireme/cli/bench_report.cc trireme/cli/table.cc)
+  target_link_libraries(trireme-torch-archive PRIVATE trireme_torch)
+  target_precompile_headers(trireme-torch-archive REUSE_FROM trireme_torch)
+
   file(GLOB examples CONFIGURE_DEPENDS examples/*.cc)
   foreach(source ${examples})
     get_filename_component(name ${source} NAME_WE)

@@ -43,7 +43,7 @@ TEST(FashionMnistData, IsNormalisedByItsOwnStatistics) {
 
 TEST(FashionMnistData, MissingSaysHowToGetIt) {
   const TempFolder folder;
-  EXPECT_FAILS(load_fashion_mnist(folder.path()), IoError, folder.path().string(), "train-images-idx3-ubyte",
+  EXPECT_FAILS(load_fashion_mnist(folder.path()), IoError, folder.path().string(), "train-labels-idx1-ubyte",
                "dataset-fashion-mnist", "--data-dir", "--data synthetic");
 }
 

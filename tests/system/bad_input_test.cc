@@ -79,6 +79,13 @@ TEST_F(BadInput, MissingData) {
   refuse({"train", "--data", "none.csv"}, HasSubstr("none.csv"));
 }
 
+TEST_F(BadInput, FoldersOfDataThatCannotBe) {
+  refuse({"train", "--data-dir", "a,,b"}, AllOf(HasSubstr("--data-dir 'a,,b'"), HasSubstr("empty part")));
+  refuse({"train", "--data-dir", "nowhere,neither"}, AllOf(HasSubstr("(1)"), HasSubstr("nowhere"), HasSubstr("(2)"),
+                                                           HasSubstr("neither"), HasSubstr("--data synthetic")));
+  refuse({"train", "--data", "/table.csv", "--data-dir", "a,b"}, AllOf(HasSubstr("/table.csv"), HasSubstr("its name")));
+}
+
 TEST_F(BadInput, TruncatedData) {
   const std::filesystem::path images = images_ / "train-images-idx3-ubyte";
   std::filesystem::resize_file(images, std::filesystem::file_size(images) / 2);

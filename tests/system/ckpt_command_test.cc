@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "trireme/base/file.h"
 #include "trireme/checkpoint/safetensors.h"
 #include "trireme/checkpoint/writer.h"
 
@@ -105,6 +106,41 @@ TEST_F(CkptTest, ExportsAndImports) {
   EXPECT_EQ(ckpt({"import", "model.safetensors", "other"}).status, 0);
   EXPECT_EQ(ckpt({"show", "other", "--json"}).json().at("tensors")[0].at("max"), 3);
   EXPECT_EQ(ckpt({"import", "model.safetensors", "other"}).status, 2) << "it is there already";
+}
+
+TEST_F(CkptTest, ExportsToTorchArchivesAndImportsThem) {
+  write("run", 10, 3);
+  const Outcome exported = ckpt({"export", "run", "model.pt"});
+  EXPECT_EQ(exported.status, 0) << exported.err;
+  EXPECT_THAT(exported.out, AllOf(HasSubstr("model.pt: 1 tensors of step 10"), HasSubstr("optimizer's state is not")));
+  const Outcome imported = ckpt({"import", "model.pt", "first"});
+  EXPECT_EQ(imported.status, 0) << imported.err;
+  EXPECT_EQ(ckpt({"diff", "run", "first", "--json"}).json().at("tensors").size(), 0u);
+  EXPECT_EQ(ckpt({"import", "model.pt", "first"}).status, 2) << "it is there already";
+
+  EXPECT_EQ(ckpt({"export", "first", "model.pt"}).status, 0);  // once round: now all is the same
+  EXPECT_EQ(ckpt({"import", "model.pt", "second"}).status, 0);
+  EXPECT_EQ(ckpt({"diff", "first", "second"}).out, "identical\n");
+
+  const Outcome all = ckpt({"export", "run", "all.pt", "--all"});
+  EXPECT_EQ(all.status, 2);
+  EXPECT_THAT(all.err, AllOf(HasSubstr("all.pt"), HasSubstr("--all needs safetensors")));
+}
+
+TEST_F(CkptTest, ADamagedTorchArchiveIsAnErrorInWords) {
+  write("run", 10, 3);
+  ASSERT_EQ(ckpt({"export", "run", "model.pt"}).status, 0);
+  const std::string whole = read_file(folder_ / "model.pt");
+  folder_.write("truncated.pt", whole.substr(0, whole.size() / 2));
+  folder_.write("garbage.pth", "no archive at all");
+  folder_.write("empty.pt", "");
+  for (const std::string file : {"truncated.pt", "garbage.pth", "empty.pt"}) {
+    const Outcome outcome = ckpt({"import", file, "other"});
+    EXPECT_EQ(outcome.status, 1) << file;
+    EXPECT_THAT(outcome.err, AllOf(HasSubstr("trireme: " + file), HasSubstr("damaged")));
+    EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "other"));
 }
 
 TEST_F(CkptTest, MistakesAreNamed) {

@@ -111,6 +111,31 @@ TEST(Train, TakesItsFlagsFromAFileToo) {
   EXPECT_EQ(again.json().at("parameters_sha256"), first.json().at("parameters_sha256"));
 }
 
+TEST(Train, ReadsAFileThatIsDamagedFromTheNextFolderAndSaysSo) {
+  const TempFolder folder;
+  const auto sound = make_images(folder);
+  const auto damaged = folder / "damaged";
+  std::filesystem::copy(sound, damaged);
+  std::filesystem::resize_file(damaged / "train-images-idx3-ubyte", 1000);
+  const auto train = [&](const std::string& folders, const std::string& run) {
+    return run_trireme(folder,
+                       {"train", "--json", "--data-dir", folders, "--model", "mlp", "--steps", "5", "--out", run});
+  };
+  const Outcome plain = train(sound.string(), "plain");
+  ASSERT_EQ(plain.status, 0) << plain.err;
+  const Outcome fallen_over = train(damaged.string() + "," + sound.string(), "fallen_over");
+  ASSERT_EQ(fallen_over.status, 0) << fallen_over.err;
+  EXPECT_EQ(fallen_over.json().at("parameters_sha256"), plain.json().at("parameters_sha256"));
+  const auto warning = AllOf(HasSubstr("warn"), HasSubstr((damaged / "train-images-idx3-ubyte").string()),
+                             HasSubstr("truncated"), HasSubstr("next=" + (sound / "train-images-idx3-ubyte").string()));
+  EXPECT_THAT(fallen_over.err, warning) << "a person sees it at the start";
+  EXPECT_THAT(read_file(folder / "fallen_over/logs/worker-0.log"), warning);
+
+  const Outcome again = run_trireme(folder, {"train", "--config", "fallen_over/config.toml", "--out", "again"});
+  ASSERT_EQ(again.status, 0) << again.err;  // a list of folders survives in the run's configuration
+  EXPECT_EQ(again.json().at("parameters_sha256"), plain.json().at("parameters_sha256"));
+}
+
 TEST(Train, OverwritesARunWhenTold) {
   const TempFolder folder;
   const std::vector<std::string> flags{"train",     "--json", "--data-dir", make_images(folder).string(),

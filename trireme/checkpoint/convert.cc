@@ -1,8 +1,8 @@
 #include "trireme/checkpoint/convert.h"
 
-#include <algorithm>
 #include <charconv>
-#include <set>
+#include <functional>
+#include <optional>
 
 #include "trireme/base/error.h"
 #include "trireme/checkpoint/safetensors.h"
@@ -16,6 +16,8 @@ constexpr const char* kStepKey = "trireme.step";
 constexpr const char* kMetaKey = "trireme.meta";
 constexpr const char* kNamesKey = "trireme.names";      // "whole": nothing was cut from names
 constexpr const char* kBuffersKey = "trireme.buffers";  // JSON list of names
+
+constexpr const char* kAttempt = "import";  // what checkpoints that were not trained are called
 
 constexpr std::string_view kModel = "model/";
 constexpr std::string_view kBuffer = "buffer/";
@@ -48,80 +50,55 @@ nlohmann::json json_at(const Metadata& metadata, const char* key) {
   return deep || value.is_discarded() ? nlohmann::json() : value;
 }
 
-/// Names in the checkpoint for those in the file.
-class Names {
- public:
-  explicit Names(const Metadata& metadata) : whole_(text_at(metadata, kNamesKey) == "whole") {
-    const nlohmann::json buffers = json_at(metadata, kBuffersKey);
-    if (!buffers.is_array()) return;
-    for (const nlohmann::json& name : buffers) {
-      if (name.is_string()) buffers_.insert(name.get<std::string>());
-    }
+/// The names of tensors that the file calls buffers.
+std::set<std::string> buffers_in(const Metadata& metadata) {
+  std::set<std::string> buffers;
+  const nlohmann::json listed = json_at(metadata, kBuffersKey);
+  if (!listed.is_array()) return buffers;
+  for (const nlohmann::json& name : listed) {
+    if (name.is_string()) buffers.insert(name.get<std::string>());
   }
+  return buffers;
+}
 
-  bool whole() const { return whole_; }
-
-  std::string operator()(const std::string& name) const {
-    if (whole_) return name;
-    return std::string(buffers_.contains(name) ? kBuffer : kModel) + name;
-  }
-
- private:
-  bool whole_;
-  std::set<std::string> buffers_;
-};
-
-}  // namespace
-
-ConversionReport export_safetensors(const Checkpoint& checkpoint, const std::filesystem::path& file,
-                                    const ExportOptions& options) {
-  std::vector<TensorView> views;
-  std::vector<std::vector<std::byte>> held;
+/// Tensors of `checkpoint` under the names that `name_of` gives them; without those for which it gives none.
+template <typename NameOf>
+PlainModel read_named(const Checkpoint& checkpoint, const NameOf& name_of) {
+  PlainModel model;
   std::set<std::string> names;
-  nlohmann::json buffers = nlohmann::json::array();
-  ConversionReport report;
   for (const TensorInfo& tensor : checkpoint.tensors()) {
-    const std::optional<std::string> name = options.all ? tensor.name : plain_name(tensor.name);
+    const std::optional<std::string> name = name_of(tensor.name);
     if (!name) continue;
     if (!names.insert(*name).second) {
-      fail<InvalidArgument>("a parameter and a buffer are both called '{}'; export with --all, which keeps whole names",
-                            *name);
+      fail<InvalidArgument>(
+          "a parameter and a buffer are both called '{}'; export to safetensors with --all, which keeps whole names",
+          *name);
     }
-    if (tensor.name.starts_with(kBuffer)) buffers.push_back(*name);
-    held.push_back(checkpoint.read(tensor.name));
-    views.push_back({.name = *name, .dtype = tensor.dtype, .shape = tensor.shape, .data = held.back()});
-    report.bytes += held.back().size();
+    if (tensor.name.starts_with(kBuffer)) model.buffers.insert(*name);
+    model.owned.push_back(checkpoint.read(tensor.name));
+    model.tensors.push_back({.name = *name, .dtype = tensor.dtype, .shape = tensor.shape, .data = model.owned.back()});
   }
-  if (views.empty()) {
+  if (model.tensors.empty()) {
     fail<InvalidArgument>("{} holds no tensor under model/ or buffer/; see trireme ckpt show, or export with --all",
                           checkpoint.folder().string());
   }
-  write_safetensors(file, views,
-                    {{kStepKey, std::to_string(checkpoint.step())},
-                     {kMetaKey, checkpoint.meta().dump()},
-                     {kNamesKey, options.all ? "whole" : "plain"},
-                     {kBuffersKey, buffers.dump()}});
-  report.tensors = views.size();
+  return model;
+}
+
+ConversionReport report_of(std::span<const TensorView> tensors) {
+  ConversionReport report{.tensors = tensors.size()};
+  for (const TensorView& tensor : tensors) report.bytes += tensor.data.size();
   return report;
 }
 
-ConversionReport import_safetensors(const std::filesystem::path& file, const std::filesystem::path& checkpoints) {
-  const SafetensorsFile source(file);
-  const Names name_of_tensor(source.metadata());
-  PartInfo info{.attempt = "import"};
-  if (name_of_tensor.whole()) {
-    const std::string step = text_at(source.metadata(), kStepKey);
-    std::from_chars(step.data(), step.data() + step.size(), info.step);
-    info.meta = json_at(source.metadata(), kMetaKey);
-  } else {
-    info.meta = {{"imported_from", file.filename().string()}};
-  }
+/// Makes a checkpoint of one part, of `tensors` under the names that `name_of` gives them.
+template <typename NameOf>
+ConversionReport write_named(std::span<const TensorView> tensors, const NameOf& name_of, PartInfo info,
+                             const std::filesystem::path& checkpoints) {
   std::vector<Piece> pieces;
-  ConversionReport report;
-  for (const TensorView& tensor : source.tensors()) {
-    info.tensors.push_back({.name = name_of_tensor(tensor.name), .dtype = tensor.dtype, .shape = tensor.shape});
+  for (const TensorView& tensor : tensors) {
+    info.tensors.push_back({.name = name_of(tensor.name), .dtype = tensor.dtype, .shape = tensor.shape});
     pieces.push_back({.tensor = info.tensors.back().name, .bytes = tensor.data});
-    report.bytes += tensor.data.size();
   }
   const std::filesystem::path folder = checkpoints / step_folder_name(info.step);
   if (real_file_system().size(folder / kManifestName)) {
@@ -131,8 +108,44 @@ ConversionReport import_safetensors(const std::filesystem::path& file, const std
   TRIREME_CHECK(writer.start(std::move(info), pieces));
   const WriteReport written = writer.finish(Deadline::in(24h)).value();
   if (!written.complete) fail<IoError>("{}", written.problem);
-  report.tensors = source.tensors().size();
-  return report;
+  return report_of(tensors);
+}
+
+}  // namespace
+
+PlainModel read_model(const Checkpoint& checkpoint) { return read_named(checkpoint, plain_name); }
+
+ConversionReport write_model(const PlainModel& model, nlohmann::json meta, const std::filesystem::path& checkpoints) {
+  const auto name_of = [&](const std::string& name) {
+    return std::string(model.buffers.contains(name) ? kBuffer : kModel) + name;
+  };
+  return write_named(model.tensors, name_of, {.attempt = kAttempt, .meta = std::move(meta)}, checkpoints);
+}
+
+ConversionReport export_safetensors(const Checkpoint& checkpoint, const std::filesystem::path& file,
+                                    const ExportOptions& options) {
+  const auto whole_name = [](const std::string& name) { return std::optional(name); };
+  const PlainModel model = options.all ? read_named(checkpoint, whole_name) : read_model(checkpoint);
+  write_safetensors(file, model.tensors,
+                    {{kStepKey, std::to_string(checkpoint.step())},
+                     {kMetaKey, checkpoint.meta().dump()},
+                     {kNamesKey, options.all ? "whole" : "plain"},
+                     {kBuffersKey, nlohmann::json(model.buffers).dump()}});
+  return report_of(model.tensors);
+}
+
+ConversionReport import_safetensors(const std::filesystem::path& file, const std::filesystem::path& checkpoints) {
+  const SafetensorsFile source(file);
+  const Metadata& metadata = source.metadata();
+  if (text_at(metadata, kNamesKey) != "whole") {
+    const auto tensors = source.tensors();
+    return write_model({.tensors = {tensors.begin(), tensors.end()}, .buffers = buffers_in(metadata)},
+                       {{"imported_from", file.filename().string()}}, checkpoints);
+  }
+  PartInfo info{.attempt = kAttempt, .meta = json_at(metadata, kMetaKey)};
+  const std::string step = text_at(metadata, kStepKey);
+  std::from_chars(step.data(), step.data() + step.size(), info.step);
+  return write_named(source.tensors(), std::identity(), std::move(info), checkpoints);
 }
 
 }  // namespace trireme::checkpoint

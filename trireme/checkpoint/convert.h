@@ -1,25 +1,44 @@
 #pragma once
 
 #include <filesystem>
+#include <set>
+#include <string>
+#include <vector>
 
 #include "trireme/checkpoint/checkpoint.h"
+#include "trireme/checkpoint/safetensors_header.h"
 
 namespace trireme::checkpoint {
 
-// To and from safetensors files, which other programs read and write.
-
-struct ExportOptions {
-  bool all = false;  ///< every tensor under its whole name; else the model's (`model/`, `buffer/`) without the prefix
-};
+// To and from what other programs read and write: the model without the prefixes of a checkpoint, and safetensors
+// files.
 
 struct ConversionReport {
   std::size_t tensors = 0;
   std::uint64_t bytes = 0;
 };
 
+/// Parameters and buffers as other programs name them: without `model/` and `buffer/`.
+struct PlainModel {
+  std::vector<TensorView> tensors = {};
+  std::set<std::string> buffers = {};              ///< the names of those that are no parameters
+  std::vector<std::vector<std::byte>> owned = {};  ///< what `tensors` look at, unless that is somebody else's
+};
+
+/// The model in `checkpoint`, in memory. Throws InvalidArgument if there is none or if a parameter and a buffer have
+/// the same name, Corrupt as Checkpoint::read does, IoError.
+PlainModel read_model(const Checkpoint& checkpoint);
+
+/// Makes a checkpoint of one part of it, at step 0 in `checkpoints`: training begins anew from these values. Throws
+/// InvalidArgument if that step is there already, IoError.
+ConversionReport write_model(const PlainModel& model, nlohmann::json meta, const std::filesystem::path& checkpoints);
+
+struct ExportOptions {
+  bool all = false;  ///< every tensor under its whole name; else the model as read_model gives it
+};
+
 /// Writes tensors of `checkpoint` to a safetensors file; its metadata tells the step, the meta, and which tensors are
-/// buffers. Holds them in memory meanwhile. Throws InvalidArgument if none is to be written or if two come to the same
-/// name, Corrupt as Checkpoint::read does, IoError.
+/// buffers. Holds them in memory meanwhile. Throws as read_model.
 ConversionReport export_safetensors(const Checkpoint& checkpoint, const std::filesystem::path& file,
                                     const ExportOptions& options = {});
 

@@ -1,9 +1,5 @@
 #include <memory>
 
-#include <fmt/format.h>
-
-#include "trireme/checkpoint/convert.h"
-#include "trireme/cli/bench_report.h"
 #include "trireme/cli/ckpt.h"
 #include "trireme/cli/commands.h"
 
@@ -20,6 +16,8 @@ Examples:
   trireme ckpt verify runs/my_run && echo sound
   trireme ckpt diff runs/a runs/b
   trireme ckpt export runs/my_run model.safetensors
+  trireme ckpt export runs/my_run model.pt            for torch::load(module, "model.pt")
+  trireme ckpt import model.pt runs/begin_from_it
 )";
 
 constexpr const char* kPath = "a run's folder, its checkpoints folder, or a step in there";
@@ -37,31 +35,6 @@ void add(CLI::App& ckpt, Action& action, const char* name, const char* help, con
   auto options = std::make_shared<Options>();
   declare(*command, *options);
   command->callback([options, run, &action] { action = [options, run] { return run(*options); }; });
-}
-
-struct ExportFlags {
-  CkptChoice choice;
-  std::string file;
-  checkpoint::ExportOptions options;
-};
-
-struct ImportFlags {
-  std::string file;
-  std::string run;
-};
-
-int export_one(const ExportFlags& flags) {
-  const auto opened = checkpoint::Checkpoint::open(choose(flags.choice));
-  const auto report = checkpoint::export_safetensors(opened, flags.file, flags.options);
-  fmt::print("{}: {} tensors of step {}, {}\n", flags.file, report.tensors, opened.step(), as_size(report.bytes));
-  return 0;
-}
-
-int import_one(const ImportFlags& flags) {
-  const auto folder = std::filesystem::path(flags.run) / "checkpoints";
-  const auto report = checkpoint::import_safetensors(flags.file, folder);
-  fmt::print("{}: {} tensors, {}\n", folder.string(), report.tensors, as_size(report.bytes));
-  return 0;
 }
 
 }  // namespace
@@ -102,22 +75,31 @@ void add_ckpt(CLI::App& app, Action& action) {
         command.add_flag("--json", options.json, "one JSON object");
       },
       ckpt_diff);
-  add<ExportFlags>(
-      *ckpt, action, "export", "write the model (parameters and buffers) to a safetensors file",
-      [](CLI::App& command, ExportFlags& flags) {
-        add_choice(command, flags.choice);
-        command.add_option("file", flags.file, "to write; replaced if it is there")->required();
-        command.add_flag("--all", flags.options.all, "every tensor, the optimizer's too, under whole names");
+  add<CkptExportOptions>(
+      *ckpt, action, "export", "write the model (parameters and buffers) to a safetensors file or a torch archive",
+      [](CLI::App& command, CkptExportOptions& options) {
+        add_choice(command, options.choice);
+        command
+            .add_option(
+                "file", options.file,
+                "to write; replaced if it is there. A .pt or .pth file is for torch::load(module, file), without "
+                "the optimizer's state; any other is safetensors")
+            ->required();
+        command.add_flag("--all", options.all,
+                         "every tensor, the optimizer's too, under whole names; safetensors only");
       },
-      export_one);
-  add<ImportFlags>(
-      *ckpt, action, "import",
-      "make a checkpoint of a safetensors file: a model to begin from, or all that --all wrote",
-      [](CLI::App& command, ImportFlags& flags) {
-        command.add_option("file", flags.file, "a safetensors file")->required()->check(CLI::ExistingFile);
-        command.add_option("run", flags.run, "a run's folder, made if need be")->required();
+      ckpt_export);
+  add<CkptImportOptions>(
+      *ckpt, action, "import", "make a checkpoint of a file: a model to begin from, or all that --all wrote",
+      [](CLI::App& command, CkptImportOptions& options) {
+        command
+            .add_option("file", options.file,
+                        "a .pt or .pth file that torch::save(module, file) wrote in C++, or a safetensors file")
+            ->required()
+            ->check(CLI::ExistingFile);
+        command.add_option("run", options.run, "a run's folder, made if need be")->required();
       },
-      import_one);
+      ckpt_import);
 }
 
 }  // namespace trireme::cli

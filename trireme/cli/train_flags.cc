@@ -10,6 +10,7 @@
 #include "trireme/data/csv.h"
 #include "trireme/data/fashion_mnist.h"
 #include "trireme/data/normalized.h"
+#include "trireme/data/replicas.h"
 #include "trireme/data/sampler.h"
 #include "trireme/data/subset.h"
 #include "trireme/data/synthetic.h"
@@ -33,7 +34,10 @@ void declare(CLI::App& command, TrainFlags& flags) {
           "fashion-mnist, synthetic, or a .csv file with the label in its last column, of which every tenth row tests")
       ->capture_default_str()
       ->group(what);
-  command.add_option("--data-dir", flags.data_dir, "folder with the data's files, if not where Debian puts them")
+  command
+      .add_option("--data-dir", flags.data_dir,
+                  "folder with the data's files, if not where Debian puts them; a,b: folders with the same files, of "
+                  "which a file that is missing or damaged in one is read from the next")
       ->group(what);
   command.add_option("--epochs", flags.epochs, "how often each sample is seen")->capture_default_str()->group(what);
   command.add_option("--steps", flags.steps, "updates to make, instead of --epochs")->group(what);
@@ -314,15 +318,35 @@ data::Split split_off_test(const std::shared_ptr<const data::Dataset>& whole) {
           std::make_shared<data::Normalized>(std::make_shared<data::Subset>(whole, std::move(test)), scale)};
 }
 
+/// The folders that the flags name; nothing if they name none.
+std::optional<data::Replicas> data_folders(const TrainFlags& flags) {
+  if (flags.data_dir.empty()) return std::nullopt;
+  try {
+    return data::Replicas::parse(flags.data_dir);
+  } catch (const InvalidArgument& problem) {
+    fail<InvalidArgument>("--data-dir {}", problem.what());
+  }
+}
+
+/// The CSV file that the flags name: in the folders, if there are any.
+data::Replicas csv_files(const TrainFlags& flags, const std::optional<data::Replicas>& folders) {
+  const std::filesystem::path file = flags.data;
+  if (!folders) return file;
+  if (file.is_absolute()) {
+    fail<InvalidArgument>("--data {} is in no folder of --data-dir {}: give its name in there, or leave --data-dir out",
+                          flags.data, flags.data_dir);
+  }
+  return *folders / file;
+}
+
 }  // namespace
 
 data::Split load_data(const TrainFlags& flags) {
+  const std::optional<data::Replicas> folders = data_folders(flags);
   if (flags.data == "synthetic") return data::make_synthetic({});
-  if (flags.data == "fashion-mnist") {
-    return flags.data_dir.empty() ? data::load_fashion_mnist() : data::load_fashion_mnist(flags.data_dir);
-  }
+  if (flags.data == "fashion-mnist") return folders ? data::load_fashion_mnist(*folders) : data::load_fashion_mnist();
   if (flags.data.ends_with(".csv") || flags.data.ends_with(".csv.gz")) {
-    return split_off_test(data::load_csv(flags.data, {}));
+    return split_off_test(data::load_csv(csv_files(flags, folders), {}));
   }
   fail<InvalidArgument>("there is no data set '{}'{}: use fashion-mnist, synthetic, or the path of a .csv file",
                         flags.data, did_you_mean(flags.data, {"fashion-mnist", "synthetic"}));

@@ -14,7 +14,7 @@ namespace trireme::cli {
 struct TrainFlags {
   std::string model = "lenet";
   std::string data = "fashion-mnist";
-  std::string data_dir;
+  std::string data_dir;            ///< "a", or "a,b": folders that hold the same files; see data::Replicas
   std::string worker_range = "2";  ///< "4", or "2:8": at least 2, at most 8
   std::uint32_t workers = 2;       ///< from it: at the start
   std::uint32_t min_workers = 1;   ///< with fewer the job waits
@@ -83,7 +83,8 @@ void settle(CLI::App& command, TrainFlags& flags);
 /// Throws InvalidArgument that names the flag and what is allowed.
 void check(const TrainFlags& flags);
 
-/// The dataset that the flags name. Throws InvalidArgument (no such set), IoError or Corrupt (its files).
+/// The dataset that the flags name, from the first of its folders that has each file sound. Throws InvalidArgument (no
+/// such set), IoError or Corrupt (its files).
 data::Split load_data(const TrainFlags& flags);
 
 /// "4" or "2:8". Throws InvalidArgument.

@@ -19,6 +19,11 @@ constexpr std::uint64_t kBestDeflateRatio = 1032;  // zlib's technical notes: 10
 constexpr int kGzipOnly = 15 + 16;                 // inflateInit2: largest window, gzip wrapper
 constexpr std::byte kGzipMagic[] = {std::byte{0x1f}, std::byte{0x8b}};
 
+// O_NONBLOCK: opening a named pipe must not wait for its writer; it is refused later.
+FileDescriptor open_to_read(const std::filesystem::path& path) {
+  return FileDescriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+}
+
 }  // namespace
 
 struct ByteSource::Inflater {
@@ -31,8 +36,14 @@ struct ByteSource::Inflater {
 };
 
 ByteSource::ByteSource(std::filesystem::path path) : path_(std::move(path)), buffer_(kBufferBytes) {
-  // O_NONBLOCK: opening a named pipe must not wait for its writer; it is refused below.
-  file_ = FileDescriptor(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  file_ = open_to_read(path_);
+  if (!file_ && errno == ENOENT && path_.extension() != ".gz") {
+    std::filesystem::path packed = path_;
+    packed += ".gz";
+    file_ = open_to_read(packed);
+    if (!file_ && errno == ENOENT) fail_errno(fmt::format("cannot open {0}, nor {0}.gz", path_.string()));
+    path_ = std::move(packed);
+  }
   if (!file_) fail_errno("cannot open " + path_.string());
   struct stat status {};
   if (::fstat(file_.get(), &status) != 0) fail_errno("cannot inspect " + path_.string());

@@ -15,7 +15,8 @@ namespace trireme::data {
 /// name). Holds a fixed small buffer whatever the file claims. One thread at a time.
 class ByteSource {
  public:
-  /// Opens `path`. Throws IoError if it is missing, unreadable or not a regular file.
+  /// Opens `path`, or `path`.gz if only that is there. Throws IoError if it is missing, unreadable or not a regular
+  /// file.
   explicit ByteSource(std::filesystem::path path);
   ~ByteSource();
 
@@ -31,6 +32,7 @@ class ByteSource {
   /// make of it at best. Lets a reader refuse a size it is told before it allocates.
   std::uint64_t most() const;
 
+  /// The file that was opened.
   const std::filesystem::path& path() const { return path_; }
 
   /// `/data/x.gz, byte 16 (unpacked)`: for messages.

@@ -186,9 +186,9 @@ class CsvLoader {
 
 }  // namespace
 
-std::shared_ptr<const Dataset> load_csv(const std::filesystem::path& path, const CsvOptions& options) {
+std::shared_ptr<const Dataset> load_csv(const Replicas& files, const CsvOptions& options) {
   if (options.classes < 0) fail<InvalidArgument>("{} classes cannot be: give a positive number, or 0", options.classes);
-  return CsvLoader(path, options).load();
+  return files.read_any([&](const std::filesystem::path& path) { return CsvLoader(path, options).load(); });
 }
 
 }  // namespace trireme::data

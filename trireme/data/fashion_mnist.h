@@ -1,8 +1,7 @@
 #pragma once
 
-#include <filesystem>
-
 #include "trireme/data/dataset.h"
+#include "trireme/data/replicas.h"
 
 namespace trireme::data {
 
@@ -12,8 +11,8 @@ using FashionMnist = Split;
 /// normalised by the training set's own mean and deviation.
 ///
 /// Reads `train-images-idx3-ubyte`, `train-labels-idx1-ubyte`, `t10k-images-idx3-ubyte` and `t10k-labels-idx1-ubyte`
-/// from `folder`, each with or without `.gz`; any set of 28x28 images in that layout will do. Throws IoError that says
-/// how to get the data if a file is missing, else as load_idx.
-FashionMnist load_fashion_mnist(const std::filesystem::path& folder = "/usr/share/datasets/fashion-mnist");
+/// from the first of `folders` where it is sound, each with or without `.gz`; any set of 28x28 images in that layout
+/// will do. Throws IoError that says how to get the data if a file cannot be read, else as load_idx.
+FashionMnist load_fashion_mnist(const Replicas& folders = "/usr/share/datasets/fashion-mnist");
 
 }  // namespace trireme::data

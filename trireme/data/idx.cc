@@ -14,6 +14,7 @@ namespace {
 
 /// One IDX file: bytes in `sizes.size()` dimensions, the first of which counts samples.
 struct IdxArray {
+  std::filesystem::path path;
   std::vector<std::uint64_t> sizes;
   std::vector<std::uint8_t> values;
 };
@@ -123,7 +124,7 @@ std::vector<std::uint8_t> read_values(ByteSource& source, const Expected& expect
 
 IdxArray read_array(const std::filesystem::path& path, const Expected& expected) {
   ByteSource source(path);
-  IdxArray array;
+  IdxArray array{.path = source.path(), .sizes = {}, .values = {}};
   read_magic(source, expected);
   const std::uint64_t total = read_sizes(source, expected, array.sizes);
   array.values = read_values(source, expected, total);
@@ -132,8 +133,8 @@ IdxArray read_array(const std::filesystem::path& path, const Expected& expected)
 
 class IdxDataset : public Dataset {
  public:
-  IdxDataset(std::string name, IdxArray images, IdxArray labels, const IdxOptions& options)
-      : name_(std::move(name)),
+  IdxDataset(IdxArray images, IdxArray labels, const IdxOptions& options)
+      : name_(images.path.string()),
         shape_{1, static_cast<std::int64_t>(images.sizes[1]), static_cast<std::int64_t>(images.sizes[2])},
         classes_(options.classes),
         images_(std::move(images.values)),
@@ -179,38 +180,47 @@ void check_options(const IdxOptions& options) {
   }
 }
 
-void check_shape(const IdxArray& images, const std::filesystem::path& path, const IdxOptions& options) {
+void check_shape(const IdxArray& images, const IdxOptions& options) {
   const std::array found{std::int64_t{1}, static_cast<std::int64_t>(images.sizes[1]),
                          static_cast<std::int64_t>(images.sizes[2])};
   if (!options.shape.empty() && !std::ranges::equal(options.shape, found)) {
-    fail<Corrupt>("{}, byte 8: wrong dimensions: expected images of {}, found {}", path.string(),
+    fail<Corrupt>("{}, byte 8: wrong dimensions: expected images of {}, found {}", images.path.string(),
                   shape_text(options.shape), shape_text(found));
   }
 }
 
-void check_labels(const IdxArray& labels, const std::filesystem::path& path, const IdxOptions& options) {
+void check_labels(const IdxArray& labels, const IdxOptions& options) {
   constexpr std::size_t kHeaderBytes = 8;
   const auto bad = std::ranges::find_if(labels.values, [&](std::uint8_t label) { return label >= options.classes; });
   if (bad != labels.values.end()) {
-    fail<Corrupt>("{}, byte {}: label {}, expected 0 to {}", path.string(),
+    fail<Corrupt>("{}, byte {}: label {}, expected 0 to {}", labels.path.string(),
                   kHeaderBytes + static_cast<std::size_t>(bad - labels.values.begin()), *bad, options.classes - 1);
   }
 }
 
+void check_counts(const IdxArray& images, const IdxArray& labels) {
+  if (images.sizes[0] == labels.sizes[0]) return;
+  fail<Corrupt>("{}, byte 4: {} labels, but {} has {} images: the two files do not belong together",
+                labels.path.string(), labels.sizes[0], images.path.string(), images.sizes[0]);
+}
+
 }  // namespace
 
-std::shared_ptr<const Dataset> load_idx(const std::filesystem::path& images_path,
-                                        const std::filesystem::path& labels_path, const IdxOptions& options) {
+std::shared_ptr<const Dataset> load_idx(const Replicas& images_files, const Replicas& labels_files,
+                                        const IdxOptions& options) {
   check_options(options);
-  IdxArray labels = read_array(labels_path, {"labels", 1, options.max_bytes});
-  check_labels(labels, labels_path, options);
-  IdxArray images = read_array(images_path, {"images", 3, options.max_bytes});
-  check_shape(images, images_path, options);
-  if (images.sizes[0] != labels.sizes[0]) {
-    fail<Corrupt>("{}, byte 4: {} labels, but {} has {} images: the two files do not belong together",
-                  labels_path.string(), labels.sizes[0], images_path.string(), images.sizes[0]);
-  }
-  return std::make_shared<IdxDataset>(images_path.string(), std::move(images), std::move(labels), options);
+  IdxArray labels = labels_files.read_any([&](const std::filesystem::path& path) {
+    IdxArray array = read_array(path, {"labels", 1, options.max_bytes});
+    check_labels(array, options);
+    return array;
+  });
+  IdxArray images = images_files.read_any([&](const std::filesystem::path& path) {
+    IdxArray array = read_array(path, {"images", 3, options.max_bytes});
+    check_shape(array, options);
+    check_counts(array, labels);
+    return array;
+  });
+  return std::make_shared<IdxDataset>(std::move(images), std::move(labels), options);
 }
 
 }  // namespace trireme::data

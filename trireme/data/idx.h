@@ -7,6 +7,7 @@
 
 #include "trireme/data/dataset.h"
 #include "trireme/data/normalized.h"
+#include "trireme/data/replicas.h"
 
 namespace trireme::data {
 
@@ -17,13 +18,14 @@ struct IdxOptions {
   std::uint64_t max_bytes = std::uint64_t{4} << 30;  ///< a file that claims more is refused unread
 };
 
-/// Grey images and their labels from two IDX files (the format of MNIST), each plain or gzip, whatever its name.
+/// Grey images and their labels from two IDX files (the format of MNIST), each plain or gzip, whatever its name. Each
+/// is read from the first of its replicas that is sound (see Replicas::read_any); images are sound if they are as many
+/// as the labels.
 ///
 /// Keeps one byte per pixel and converts on read. Sample shape {1, rows, columns}. Memory stays within what the files
 /// really hold: sizes in a header are believed only as far as the file can back them.
 /// Throws IoError if a file cannot be read, Corrupt if one is malformed or they do not belong together (the message
 /// names file, offset, and what was expected), InvalidArgument for bad options.
-std::shared_ptr<const Dataset> load_idx(const std::filesystem::path& images, const std::filesystem::path& labels,
-                                        const IdxOptions& options = {});
+std::shared_ptr<const Dataset> load_idx(const Replicas& images, const Replicas& labels, const IdxOptions& options = {});
 
 }  // namespace trireme::data

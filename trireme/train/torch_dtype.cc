@@ -1,5 +1,7 @@
 #include "trireme/train/torch_dtype.h"
 
+#include "trireme/base/error.h"
+
 namespace trireme {
 
 std::optional<DType> dtype_of(torch::ScalarType type) {
@@ -27,6 +29,33 @@ std::optional<DType> dtype_of(torch::ScalarType type) {
     default:
       return std::nullopt;
   }
+}
+
+torch::ScalarType scalar_type_of(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+      return torch::kFloat32;
+    case DType::kF64:
+      return torch::kFloat64;
+    case DType::kF16:
+      return torch::kFloat16;
+    case DType::kBF16:
+      return torch::kBFloat16;
+    case DType::kI8:
+      return torch::kInt8;
+    case DType::kU8:
+      return torch::kUInt8;
+    case DType::kI16:
+      return torch::kInt16;
+    case DType::kI32:
+      return torch::kInt32;
+    case DType::kI64:
+      return torch::kInt64;
+    case DType::kBool:
+      return torch::kBool;
+  }
+  TRIREME_CHECK(false, "unknown type {}", static_cast<int>(dtype));
+  return {};
 }
 
 }  // namespace trireme

@@ -12,4 +12,7 @@ namespace trireme {
 /// quantised).
 std::optional<DType> dtype_of(torch::ScalarType type);
 
+/// The inverse.
+torch::ScalarType scalar_type_of(DType dtype);
+
 }  // namespace trireme

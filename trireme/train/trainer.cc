@@ -15,6 +15,7 @@
 #include "trireme/train/make_strategy.h"
 #include "trireme/train/schedule.h"
 #include "trireme/train/termination.h"
+#include "trireme/train/torch_checkpoint.h"
 
 namespace trireme {
 
@@ -279,17 +280,19 @@ class Trainer::Run final : public TrainControl {
 
   /// What the result depends on, beside the tensors.
   nlohmann::json describe_run() const {
-    return {{"samples", sampler_->config().samples},
-            {"batch", options_.batch},
-            {"lanes", options_.lanes},
-            {"seed", options_.seed},
-            {"steps", plan_.steps},
-            {"steps_per_epoch", plan_.steps_per_epoch},
-            {"strategy", plan_.strategy},
-            {"optimizer", ps::to_string(options_.optimizer.rule)},
-            {"lr", options_.lr},
-            {"schedule", options_.schedule},
-            {"warmup", options_.warmup}};
+    nlohmann::json run{{"samples", sampler_->config().samples},
+                       {"batch", options_.batch},
+                       {"lanes", options_.lanes},
+                       {"seed", options_.seed},
+                       {"steps", plan_.steps},
+                       {"steps_per_epoch", plan_.steps_per_epoch},
+                       {"strategy", plan_.strategy},
+                       {"optimizer", ps::to_string(options_.optimizer.rule)},
+                       {"lr", options_.lr},
+                       {"schedule", options_.schedule},
+                       {"warmup", options_.warmup}};
+    if (nlohmann::json module = describe_module(*model_.module); !module.empty()) run["module"] = std::move(module);
+    return run;
   }
 
   /// For a strategy in which nobody has any state: the chief goes on from the newest checkpoint in the run's folder, if
