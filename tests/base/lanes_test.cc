@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <functional>
+#include <limits>
 #include <numeric>
 #include <optional>
 
@@ -10,6 +12,8 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/random.h"
+
+#include "tests/support/expect_fails.h"
 
 namespace trireme {
 namespace {
@@ -226,6 +230,66 @@ TEST(TreeSumDeathTest, APartialAcrossANodeIsABug) {
   std::vector<float> out(4);
   EXPECT_DEATH(tree_sum(4, crossing, 0, out), "crosses lane 2");
   EXPECT_DEATH(tree_sum(4, {}, 0, out), "0 partial sums");
+}
+
+double longest(const std::vector<LaneRange>& dealt, const std::vector<double>& costs) {
+  double time = 0;
+  for (std::size_t i = 0; i < dealt.size(); ++i) time = std::max(time, dealt[i].count * costs[i]);
+  return time;
+}
+
+/// All ways to deal a node to neighbouring workers, the slow way.
+void try_all(LaneRange node, std::size_t workers, std::vector<LaneRange>& so_far,
+             const std::function<void(const std::vector<LaneRange>&)>& found) {
+  if (workers == 1) {
+    so_far.push_back(node);
+    found(so_far);
+    so_far.pop_back();
+    return;
+  }
+  if (node.count < 2) return;
+  const LaneRange left{node.first, left_lanes(node.count)};
+  const LaneRange right{left.end(), node.count - left.count};
+  for (std::size_t cut = 1; cut < workers; ++cut) {
+    std::vector<LaneRange> none;
+    try_all(left, cut, none, [&](const std::vector<LaneRange>& lefts) {
+      std::vector<LaneRange> all = so_far;
+      all.insert(all.end(), lefts.begin(), lefts.end());
+      try_all(right, workers - cut, all, found);
+    });
+  }
+}
+
+TEST(DealLanes, ByCostIsAsShortAsSubtreesAllow) {
+  RandomStream random(5);
+  for (int round = 0; round < 300; ++round) {
+    const auto lanes = static_cast<Lane>(1 + random.below(12));
+    const std::size_t workers = 1 + random.below(std::min<std::uint64_t>(lanes, 5));
+    std::vector<double> costs;
+    for (std::size_t i = 0; i < workers; ++i) costs.push_back(1.0 + static_cast<double>(random.below(10)));
+    const auto dealt = deal_lanes(lanes, costs);
+    ASSERT_EQ(dealt.size(), workers);
+    Lane next = 0;
+    for (const LaneRange& range : dealt) {
+      EXPECT_EQ(range.first, next);
+      EXPECT_TRUE(is_subtree(lanes, range));
+      next = range.end();
+    }
+    EXPECT_EQ(next, lanes);
+    double best = std::numeric_limits<double>::infinity();
+    std::vector<LaneRange> none;
+    try_all({0, lanes}, workers, none, [&](const auto& other) { best = std::min(best, longest(other, costs)); });
+    EXPECT_DOUBLE_EQ(longest(dealt, costs), best);
+  }
+}
+
+TEST(DealLanes, ByEqualCostIsEven) {
+  for (const std::uint32_t workers : {1u, 3u, 5u, 8u}) {
+    EXPECT_EQ(deal_lanes(8, std::vector<double>(workers, 2.5)), deal_lanes(8, workers));
+  }
+  EXPECT_EQ(deal_lanes(1000, std::vector<double>{1, 9}), deal_lanes(1000, 2)) << "too many to try";
+  EXPECT_FAILS(deal_lanes(4, std::vector<double>{1, 0}), InvalidArgument, "cost");
+  EXPECT_FAILS(deal_lanes(1, std::vector<double>{1, 1}), InvalidArgument, "1 lanes");
 }
 
 }  // namespace

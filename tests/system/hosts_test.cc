@@ -73,7 +73,7 @@ TEST_F(Hosts, AreAddedAndRemovedDownToBelowTheMinimum) {
   ASSERT_TRUE(job_.advances(10));
 
   job_.kill_workers({1});
-  ASSERT_TRUE(PlacedJob::says(*master_, "waiting for workers: 1 of at least 2 workers are here"));
+  ASSERT_TRUE(PlacedJob::says(*master_, "waiting for more: 1 of at least 2 workers are here"));
   const Step waits_at = job_.steps_made();
   job_.start_worker(1, a_->site());
   ASSERT_TRUE(has_workers(2, /*times=*/3));

@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 /// Among equals.
 class Survival : public DisturbedJob {
  protected:
-  Survival() : DisturbedJob(2500, {"--strategy", "allreduce", "--checkpoint-every", "200"}) {}
+  Survival() : DisturbedJob({"--strategy", "allreduce", "--checkpoint-every", "200"}) {}
 };
 
 TEST_F(Survival, OfWorkersThatAreKilledOneAfterTheOther) {
@@ -33,7 +33,7 @@ TEST_F(Survival, OfWorkersThatAreKilledOneAfterTheOther) {
     ASSERT_TRUE(reaches_view("run", view + 2));  // it is back
     view += 2;
   }
-  expect_reference(job.wait());
+  expect_undisturbed(stopped(job));
 }
 
 TEST_F(Survival, OfAWorkerThatIsStoppedForAWhile) {
@@ -46,7 +46,7 @@ TEST_F(Survival, OfAWorkerThatIsStoppedForAWhile) {
   ::kill(worker, SIGCONT);  // it learns that it was given up, and comes back
   ASSERT_TRUE(reaches_view("run", 3));
   EXPECT_FALSE(is_gone(worker));
-  expect_reference(job.wait());
+  expect_undisturbed(stopped(job));
 }
 
 TEST_F(Survival, OfAnyNumberOfWorkers) {
@@ -57,7 +57,7 @@ TEST_F(Survival, OfAnyNumberOfWorkers) {
     ASSERT_TRUE(scale("run", {workers}));
     ASSERT_TRUE(master_says("run", std::string(": ") + workers + " workers and"));
   }
-  expect_reference(job.wait());
+  expect_undisturbed(stopped(job));
 }
 
 TEST_F(Survival, OfTheMastersDeath) {
@@ -75,11 +75,10 @@ TEST_F(Survival, OfTheMastersDeath) {
   const pid_t worker = member(job, "run", 1, "met the other workers");
   ::kill(worker, SIGKILL);
   ASSERT_TRUE(reaches_view("run", 3));
-  expect_reference(job.wait());
+  expect_undisturbed(stopped(job));
 }
 
 TEST_F(Survival, OfTheDeathOfEverybody) {
-  const std::string undisturbed = reference();
   for (const std::size_t checkpoints : {1, 2}) {
     const std::string run = "run" + std::to_string(checkpoints);
     {
@@ -91,10 +90,8 @@ TEST_F(Survival, OfTheDeathOfEverybody) {
       job.wait();
       for (const pid_t pid : all) EXPECT_TRUE(eventually([&] { return is_gone(pid); }, 5s));
     }
-    const Outcome resumed =
-        run_trireme(folder_, {"resume", (folder_ / run).string(), "--json", "--workers", "3", "--step-ms", "0"});
-    ASSERT_EQ(resumed.status, 0) << resumed.err;
-    EXPECT_EQ(resumed.json().value("parameters_sha256", ""), undisturbed);
+    expect_undisturbed(run_trireme(folder_, {"resume", (folder_ / run).string(), "--json", "--workers", "3",
+                                             "--step-ms", "0", "--steps", "1500"}));
     EXPECT_THAT(read_file(folder_ / run / "logs" / "worker-0.log"), HasSubstr("goes on from a checkpoint"));
   }
 }
@@ -123,6 +120,15 @@ TEST_F(Survival, ButNotBelowTheMinimumForLong) {
   const Outcome outcome = job.wait();
   EXPECT_GT(outcome.status, 0);
   EXPECT_THAT(outcome.err, HasSubstr("1 of at least 2 workers"));
+}
+
+TEST_F(Survival, OfASlowWorkerWhoseLanesMoveToTheOthers) {
+  lanes_ = "16";
+  Program job(folder_, trireme(flags("run", "4", "0", {"--slow", "1:8", "--balance"})));
+  ASSERT_TRUE(master_says("run", "lanes move to faster workers"));
+  ASSERT_TRUE(reaches_view("run", 2));
+  EXPECT_THAT(master_log("run"), HasSubstr("slow: worker 1 ("));
+  expect_undisturbed(stopped(job));
 }
 
 }  // namespace

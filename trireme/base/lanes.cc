@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
+#include <map>
 #include <queue>
+#include <tuple>
 
 #include "trireme/base/error.h"
 #include "trireme/base/simd.h"
@@ -75,6 +78,67 @@ std::vector<LaneRange> deal_lanes(Lane lanes, std::uint32_t workers) {
   std::vector<LaneRange> dealt;
   for (dealt.reserve(workers); !shares.empty(); shares.pop()) dealt.push_back(shares.top());
   std::ranges::sort(dealt, {}, &LaneRange::first);
+  return dealt;
+}
+
+namespace {
+
+/// Tries out all ways to deal the lanes of a node to neighbouring workers.
+class Dealer {
+ public:
+  explicit Dealer(std::span<const double> costs) : costs_(costs) {}
+
+  /// The longest time that workers [from, to) need for `node`, dealt in the best way.
+  double longest(LaneRange node, std::size_t from, std::size_t to) {
+    if (to - from == 1) return node.count * costs_[from];
+    const auto [entry, fresh] = best_.try_emplace({node.first, node.count, from, to});
+    if (!fresh) return entry->second.longest;
+    Best best{.longest = std::numeric_limits<double>::infinity(), .cut = 0};
+    for (std::size_t cut = from + 1; cut < to; ++cut) {
+      const LaneRange left = left_child(node);
+      const LaneRange right = right_child(node);
+      if (cut - from > left.count || to - cut > right.count) continue;
+      const double time = std::max(longest(left, from, cut), longest(right, cut, to));
+      if (time < best.longest) best = {.longest = time, .cut = cut};
+    }
+    best_[{node.first, node.count, from, to}] = best;
+    return best.longest;
+  }
+
+  /// After `longest` of the same.
+  void deal(LaneRange node, std::size_t from, std::size_t to, std::vector<LaneRange>& dealt) const {
+    if (to - from == 1) return dealt.push_back(node);
+    const std::size_t cut = best_.at({node.first, node.count, from, to}).cut;
+    deal(left_child(node), from, cut, dealt);
+    deal(right_child(node), cut, to, dealt);
+  }
+
+ private:
+  struct Best {
+    double longest = 0;
+    std::size_t cut = 0;
+  };
+  std::span<const double> costs_;
+  std::map<std::tuple<Lane, Lane, std::size_t, std::size_t>, Best> best_;
+};
+
+constexpr std::size_t kMostTried = 32;  // workers
+constexpr Lane kMostLanesTried = 256;
+
+}  // namespace
+
+std::vector<LaneRange> deal_lanes(Lane lanes, std::span<const double> costs) {
+  std::vector<LaneRange> even = deal_lanes(lanes, static_cast<std::uint32_t>(costs.size()));
+  const auto bad = [](double cost) { return !(cost > 0) || std::isinf(cost); };
+  if (std::ranges::any_of(costs, bad)) fail<InvalidArgument>("lanes cannot be dealt by a cost of 0 or less");
+  if (costs.size() > kMostTried || lanes > kMostLanesTried) return even;
+  Dealer dealer(costs);
+  const double best = dealer.longest({0, lanes}, 0, costs.size());
+  double longest = 0;
+  for (std::size_t i = 0; i < even.size(); ++i) longest = std::max(longest, even[i].count * costs[i]);
+  if (longest <= best) return even;
+  std::vector<LaneRange> dealt;
+  dealer.deal({0, lanes}, 0, costs.size(), dealt);
   return dealt;
 }
 

@@ -71,6 +71,12 @@ class FoldOrder {
 /// 2, 2. Result i belongs to worker i; in lane order. Throws InvalidArgument unless 1 <= workers <= lanes.
 std::vector<LaneRange> deal_lanes(Lane lanes, std::uint32_t workers);
 
+/// The same for workers of different speed: worker i takes `costs[i]` for a lane, and the longest time that anybody
+/// needs is as short as one subtree each allows. 8 lanes on three workers of which the first takes twice as long: 2,
+/// 2, 4. Few enough workers and lanes are tried out; otherwise, or if all cost the same, the shares are those of above.
+/// Throws InvalidArgument as above, and unless all costs are above 0.
+std::vector<LaneRange> deal_lanes(Lane lanes, std::span<const double> costs);
+
 /// The samples [first, first + count) of a batch of `batch` that belong to `lane` of `lanes`: contiguous, in order,
 /// sizes differ by at most one (the first lanes get the larger ones); empty where batch < lanes.
 struct SampleRange {

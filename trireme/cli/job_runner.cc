@@ -9,6 +9,7 @@
 #include <cstring>
 #include <fstream>
 #include <map>
+#include <set>
 #include <thread>
 
 #include "trireme/base/deadline.h"
@@ -347,6 +348,14 @@ class JobRunner {
     say(fmt::format("{} steps of {} samples, strategy {}", status.plan.steps, status.plan.batch, status.plan.strategy));
   }
 
+  /// When it is others than before.
+  void tell_stragglers(const JobStatus& status) {
+    std::set<std::uint32_t> slow;
+    for (const cluster::Straggler& straggler : status.stragglers) slow.insert(straggler.slot);
+    if (slow == std::exchange(told_slow_, slow) || slow.empty()) return;
+    say("slow: " + cluster::describe(status.stragglers));
+  }
+
   void watch_master(bool at_once = false) {
     if (stopped_ || (!at_once && !next_look_.passed())) return;
     next_look_ = Deadline::in(100ms);
@@ -367,6 +376,7 @@ class JobRunner {
       status_ = status;
       notice_end(status);
       tell_plan(status);
+      tell_stragglers(status);
       if (!spec_.quiet && status.state != JobState::kFinished) line_.update(describe(status));
     } catch (const Error& problem) {
       connection_.reset();
@@ -406,6 +416,7 @@ class JobRunner {
   bool stopped_ = false;   // the processes were told
   bool ending_ = false;
   bool plan_told_ = false;
+  std::set<std::uint32_t> told_slow_;  // workers that were said to be slow
   std::string failure_;
   JobOutcome outcome_;
 };

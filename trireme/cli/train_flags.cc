@@ -65,6 +65,12 @@ void declare(CLI::App& command, TrainFlags& flags) {
   command.add_option("--wait-for-workers", flags.wait_for_workers, "seconds to wait for more when too few are left")
       ->capture_default_str()
       ->group(who);
+  command
+      .add_flag(
+          "--balance", flags.balance,
+          "lanes move from slow workers to fast ones, where that makes steps shorter; best with several lanes per "
+          "worker (--lanes)")
+      ->group(who);
   command.add_option("--max-views", flags.max_views, "give up after so many changes of who takes part; 0: never")
       ->capture_default_str()
       ->group(who);

@@ -60,6 +60,7 @@ struct TrainFlags {
   std::uint64_t log_every = 10;
   std::string slow;
   std::uint32_t step_ms = 0;
+  bool balance = false;
   bool trace_steps = false;
   std::string out;
   bool overwrite = false;
@@ -69,7 +70,7 @@ struct TrainFlags {
                                  optimizer, lr, momentum, l2, clip_norm, clip_value, schedule, warmup, lanes, seed,
                                  device, threads, transport, codec, throttle, latency_ms, trace_algorithms, timeline,
                                  checkpoint_every, keep_checkpoints, checkpoint_rate, time_limit, target_accuracy,
-                                 early_stop, log_every, slow, step_ms, trace_steps, out, overwrite, json)
+                                 early_stop, log_every, slow, step_ms, balance, trace_steps, out, overwrite, json)
 };
 
 /// Declares the flags on `command`; after parsing they are in `flags`.

@@ -52,6 +52,7 @@ TrainOptions to_options(const TrainFlags& flags, Rank rank) {
   if (!flags.checkpoint_rate.empty()) {
     options.checkpoint.bytes_per_second = net::parse_bit_rate(flags.checkpoint_rate) / 8;
   }
+  options.balance = flags.balance;
   options.least_step = std::chrono::milliseconds(flags.step_ms);
   options.trace_steps = flags.trace_steps;
   if (const Slow slow = parse_slow(flags.slow); slow.worker == rank) options.slowdown = slow.factor;

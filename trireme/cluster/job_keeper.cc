@@ -32,6 +32,7 @@ JobStatus JobKeeper::status() const {
                    .clocks = board_.clocks(),
                    .workers = {},
                    .servers = {},
+                   .stragglers = stragglers_,
                    .copies_due = copies_due(view_, server_wish()),
                    .wanted_workers = wanted_workers_,
                    .wanted_servers = wanted_servers_,

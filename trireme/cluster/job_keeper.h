@@ -61,6 +61,8 @@ class JobKeeper {
   Member& admit(std::uint64_t session, const JoinRequest& request, const std::string& who);
   void consider_view();
   Situation situation() const;
+  void watch_paces();
+  std::vector<double> lane_seconds() const;
   bool regroups() const { return decision_.kind == ViewDecision::Kind::kRegroup; }
   bool others_wait() const;
   void wait_for_members();
@@ -92,6 +94,9 @@ class JobKeeper {
   LeaseBook leases_;
   bool leases_changed_ = false;  // and not saved
   Clock::time_point last_pause_ = Clock::now();
+  std::vector<Straggler> stragglers_;
+  std::vector<double> lane_costs_;  // that the lanes should be dealt out by; empty = no change
+  Clock::time_point view_since_{};
   nlohmann::json result_;
 };
 

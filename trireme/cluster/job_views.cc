@@ -7,6 +7,11 @@
 #include "trireme/cluster/job_keeper.h"
 
 namespace trireme::cluster {
+namespace {
+
+constexpr auto kPacesSettle = 3s;
+
+}  // namespace
 
 /// Does what has to be done about the view, if anything.
 void JobKeeper::consider_view() {
@@ -33,8 +38,32 @@ Situation JobKeeper::situation() const {
           .most_workers = std::min(plan_->lanes, wanted_workers_),
           .broken = broken_,
           .no_server = !view_.shards.empty() && !members_.any_alive(Role::kServer),
+          .balance = lane_costs_.empty() ? "" : "lanes move to faster workers: " + describe(stragglers_),
           .place_anew = why_place_anew(view_, members_, server_wish()),
           .workers = members_.candidates()};
+}
+
+/// By rank; 0 = not known.
+std::vector<double> JobKeeper::lane_seconds() const {
+  std::vector<double> all;
+  for (const MemberInfo& worker : view_.workers) all.push_back(board_.lane_seconds(worker.slot));
+  return all;
+}
+
+/// Who is slow, and whether that is worth another deal of the lanes.
+void JobKeeper::watch_paces() {
+  if (!plan_ || view_.workers.empty()) return;
+  std::vector<LanePace> paces;
+  for (const MemberInfo& worker : view_.workers) paces.push_back({worker.slot, board_.lane_seconds(worker.slot)});
+  const auto found = find_stragglers(paces, stragglers_);
+  if (!std::ranges::equal(found, stragglers_, {}, &Straggler::slot, &Straggler::slot)) {
+    log_warn(found.empty() ? "no worker is slow any more" : "slow: " + describe(found));
+  }
+  stragglers_ = found;
+  // A measurement takes a while to settle, and who is slow for a moment need not give anything away.
+  const bool settled = Clock::now() - view_since_ > kPacesSettle;
+  if (!plan_->balance || plan_->leased || !settled || !lane_costs_.empty()) return;
+  lane_costs_ = better_costs(plan_->lanes, view_.deal(plan_->lanes), lane_seconds());
 }
 
 /// With servers, workers need not agree on the step after which they meet: some may be there already, and the rest wait
@@ -66,11 +95,15 @@ void JobKeeper::form_view(std::vector<MemberId> workers, std::string because) { 
     next.workers.push_back(members_.all().at(id).info);
     if (next.workers.back().since == 0) next.workers.back().since = next.view;
   }
+  const bool same_workers = std::ranges::equal(next.workers, view_.workers, {}, &MemberInfo::id, &MemberInfo::id);
+  if (same_workers) next.lane_costs = lane_costs_.empty() ? view_.lane_costs : lane_costs_;
   place_shards(next, view_, members_, server_wish());
   if (!save(next)) return;
   view_ = std::move(next);
   members_.enter(view_);
   broken_ = false;
+  lane_costs_.clear();
+  view_since_ = Clock::now();
   state_ = JobState::kRunning;
   reason_ = fmt::format("view {}: {} workers and {} servers ({})", view_.view, view_.workers.size(),
                         view_.servers.size(), because);
@@ -121,6 +154,7 @@ void JobKeeper::tick() {
   for (auto& [id, member] : members_.all()) {
     if (member.alive()) judge(member, now);
   }
+  watch_paces();
   consider_view();
   if ((ledger_.unsaved() || leases_changed_) && !ledger_.deposed()) save();
 }

@@ -66,12 +66,14 @@ ViewDecision decide_view(const Situation& situation) {
   std::string reason;
   if (situation.broken || members.empty()) {
     reason = members.empty() ? "nobody is left" : "somebody is gone";
-  } else if (std::ranges::any_of(members, [](const ViewCandidate& worker) { return worker.ready && !worker.done; })) {
-    reason = "a member cannot go on in this view";
   } else if (!newcomers.empty()) {
     reason = names(newcomers) + (newcomers.size() == 1 ? " wants" : " want") + " to take part";
   } else if (!situation.place_anew.empty() && !ending) {
     reason = situation.place_anew;
+  } else if (!situation.balance.empty() && !ending) {
+    reason = situation.balance;
+  } else if (std::ranges::any_of(members, [](const ViewCandidate& worker) { return worker.ready && !worker.done; })) {
+    reason = "a member cannot go on in this view";
   } else {
     return {.kind = Kind::kKeep, .reason = "all is well", .workers = {}};
   }

@@ -56,6 +56,7 @@ struct Situation {
   std::uint32_t most_workers = 0;      ///< in a view: one lane each, at least
   bool broken = false;                 ///< a member of the present view is gone
   bool no_server = false;              ///< the parameters live on servers, and none is left
+  std::string balance;                 ///< why the lanes should be dealt out anew; empty = they should not
   std::string place_anew;              ///< why they should be placed anew; empty = they should not
   std::vector<ViewCandidate> workers;  ///< who is alive
 };

@@ -148,6 +148,8 @@ void Membership::report(const WorkDone& work) {
   unreported_.samples += work.samples;
   unreported_.loss_sum += work.loss_sum;
   unreported_.correct += work.correct;
+  unreported_.busy_s += work.busy_s;
+  unreported_.lanes += work.lanes;
 }
 
 LeaseReply Membership::lease(LeaseRequest request) {

@@ -7,6 +7,7 @@ namespace trireme::cluster {
 namespace {
 
 constexpr auto kRecently = 3s;
+constexpr double kForget = 0.2;  // how much a new measurement weighs
 constexpr std::uint32_t kMostWorkers = 1u << 16;
 
 }  // namespace
@@ -27,6 +28,12 @@ void ProgressBoard::add(Rank worker, const WorkDone& work, Time now) {
     if (!clocks_told_) clocks_.resize(worker + 1, 0);
   }
   left_[worker] = false;
+  if (work.lanes > 0) {
+    lane_seconds_.resize(std::max<std::size_t>(lane_seconds_.size(), worker + 1), 0.0);
+    const double fresh = work.busy_s / static_cast<double>(work.lanes);
+    double& known = lane_seconds_[worker];
+    known = known > 0 ? kForget * fresh + (1 - kForget) * known : fresh;
+  }
   reported_step_ = std::max(reported_step_, work.clock);
   lr_ = work.lr;
   if (work.samples == 0) return;
@@ -56,6 +63,7 @@ void ProgressBoard::set_clocks(const ClockReport& report) {
 
 void ProgressBoard::leave(Rank worker) {
   if (worker < left_.size()) left_[worker] = true;
+  if (worker < lane_seconds_.size()) lane_seconds_[worker] = 0;  // its successor may be faster
 }
 
 std::vector<Step> ProgressBoard::clocks() const {

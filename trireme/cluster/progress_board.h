@@ -37,6 +37,9 @@ class ProgressBoard {
   Step spread_max() const { return spread_max_; }
   std::vector<Step> clocks() const;
 
+  /// How long `worker` takes for a lane, of late; 0 = not known.
+  double lane_seconds(Rank worker) const { return worker < lane_seconds_.size() ? lane_seconds_[worker] : 0; }
+
  private:
   struct Sums {
     std::uint64_t samples = 0;
@@ -56,6 +59,7 @@ class ProgressBoard {
   std::vector<Step> clocks_;  // by worker, as a server told
   bool clocks_told_ = false;  // a server has
   std::vector<bool> left_;
+  std::vector<double> lane_seconds_;  // by worker
   Step spread_max_ = 0;
   Step reported_step_ = 0;     // the furthest any worker has got, by its own word
   std::uint64_t samples_ = 0;  // since the start

@@ -18,6 +18,11 @@ std::vector<net::Address> ViewInfo::worker_addresses() const { return addresses(
 
 std::vector<net::Address> ViewInfo::server_addresses() const { return addresses(servers); }
 
+std::vector<LaneRange> ViewInfo::deal(Lane lanes) const {
+  return lane_costs.empty() ? deal_lanes(lanes, static_cast<std::uint32_t>(workers.size()))
+                            : deal_lanes(lanes, lane_costs);
+}
+
 ViewInfo first_view(std::uint32_t workers, const std::vector<net::Address>& servers, std::uint32_t copies) {
   ViewInfo view{.view = 1, .workers = {}, .servers = {}, .shards = {}};
   MemberId next = 1;

@@ -8,6 +8,7 @@
 
 #include "trireme/base/units.h"
 #include "trireme/cluster/assignment.h"
+#include "trireme/cluster/stragglers.h"
 #include "trireme/net/address.h"
 
 namespace trireme::cluster {
@@ -63,7 +64,11 @@ struct ViewInfo {
   std::vector<MemberInfo> workers;  ///< by rank: who has been here longest comes first, and is the chief
   std::vector<MemberInfo> servers;  ///< by slot
   std::vector<ShardPlace> shards;   ///< of the parameters, if there are servers: always as many as in the first view
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(ViewInfo, view, workers, servers, shards)
+  std::vector<double> lane_costs;   ///< by rank: what the lanes are dealt out by; empty = all workers are the same
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(ViewInfo, view, workers, servers, shards, lane_costs)
+
+  /// Which lanes are whose, by rank.
+  std::vector<LaneRange> deal(Lane lanes) const;
 
   std::vector<net::Address> worker_addresses() const;
   std::vector<net::Address> server_addresses() const;
@@ -94,9 +99,10 @@ struct Plan {
   Step log_every = 10;       ///< global steps per row of metrics
   Step pause_every = 0;      ///< leased: steps after which all wait until the chief has saved; 0 = never
   double pause_apart_s = 0;  ///< but not sooner after the last time
+  bool balance = false;      ///< lanes move from slow workers to fast ones
   std::string strategy;      ///< how gradients become an update, for people: "allreduce", "ps:bsp"
   NLOHMANN_DEFINE_TYPE_INTRUSIVE(Plan, steps, steps_per_epoch, batch, lanes, leased, elastic, log_every, pause_every,
-                                 pause_apart_s, strategy)
+                                 pause_apart_s, balance, strategy)
   bool operator==(const Plan&) const = default;
 };
 
@@ -107,7 +113,9 @@ struct WorkDone {
   double loss_sum = 0;
   double correct = 0;  ///< negative = not a classification
   double lr = 0;
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(WorkDone, clock, samples, loss_sum, correct, lr)
+  double busy_s = 0;        ///< that it computed, for
+  std::uint64_t lanes = 0;  ///< so many lanes
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(WorkDone, clock, samples, loss_sum, correct, lr, busy_s, lanes)
 };
 
 /// The clocks of all workers at one moment, from a server: it holds them back, so it knows.
@@ -235,12 +243,13 @@ struct JobStatus {
   std::vector<Step> clocks;
   std::vector<std::uint32_t> workers;  ///< the slots of those in the view, by rank
   std::vector<std::uint32_t> servers;  ///< likewise
-  std::uint32_t copies_due = 0;        ///< shards of the parameters that have not all their copies yet
-  std::uint32_t wanted_workers = 0;    ///< how many there should be: the launcher starts and ends processes by it
+  std::vector<Straggler> stragglers;
+  std::uint32_t copies_due = 0;      ///< shards of the parameters that have not all their copies yet
+  std::uint32_t wanted_workers = 0;  ///< how many there should be: the launcher starts and ends processes by it
   std::uint32_t wanted_servers = 0;
   nlohmann::json result;
   NLOHMANN_DEFINE_TYPE_INTRUSIVE(JobStatus, state, reason, view, plan, now, spread_max, clocks, workers, servers,
-                                 copies_due, wanted_workers, wanted_servers, result)
+                                 stragglers, copies_due, wanted_workers, wanted_servers, result)
 };
 
 }  // namespace trireme::cluster

@@ -14,7 +14,8 @@ std::size_t whole_lines(std::size_t floats) { return (floats + kLineFloats - 1) 
 
 }  // namespace
 
-AllReduce::AllReduce(collective::Communicator& ranks, AllReduceOptions options) : ranks_(ranks), options_(options) {}
+AllReduce::AllReduce(collective::Communicator& ranks, AllReduceOptions options)
+    : ranks_(ranks), options_(std::move(options)) {}
 
 void AllReduce::attach(const Model& model) {
   model_ = model;
@@ -26,7 +27,7 @@ Step AllReduce::meet(const Restore& restore) {
   message_pending_ = {};  // of a step that was given up
   reductions_.clear();
   buffer_sync_.reset();
-  reduce_ = {.lanes = deal_lanes(options_.lanes, ranks_.size())};
+  reduce_ = {.lanes = options_.deal ? options_.deal() : deal_lanes(options_.lanes, ranks_.size())};
   if (at_.fresh && ranks_.rank() == 0 && restore) {
     if (const auto restored = restore(state()->tensors, /*initial=*/true)) at_ = *restored;
     parameters_.publish_all();

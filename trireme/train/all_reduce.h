@@ -20,6 +20,7 @@ namespace trireme {
 struct AllReduceOptions {
   ps::UpdateConfig update;
   Lane lanes = 1;  ///< of the whole job; the result depends on it, not on the number of workers
+  std::function<std::vector<LaneRange>()> deal = {};  ///< which are whose in the present view; null = even shares
   BufferPolicy buffers = BufferPolicy::kAverage;
   codec::Spec codec = {};               ///< how gradients travel
   std::size_t bucket_bytes = 4u << 20;  ///< gradients are sent when this much of them is ready

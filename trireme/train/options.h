@@ -61,6 +61,7 @@ struct TrainOptions {
 
   CheckpointOptions checkpoint;  ///< in the run folder; a run that is started there again goes on from the newest
 
+  bool balance = false;      ///< lanes move from slow workers to fast ones; the result stays the same
   bool timeline = false;     ///< each worker writes what it did when into the run folder
   bool trace_steps = false;  ///< and which step it began and ended when, so that its death loses nothing of that
 

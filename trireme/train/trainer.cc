@@ -86,6 +86,7 @@ class Trainer::Run final : public TrainControl {
               .log_every = options_.log_every,
               .pause_every = plan_pauses(options_, sampler_->steps_per_epoch()),
               .pause_apart_s = options_.checkpoint.every ? 0.0 : kPauseApart,
+              .balance = options_.balance,
               .strategy = cluster::describe(options_.strategy, ps::to_string(options_.consistency))},
         lr_(make_schedule({.shape = options_.schedule,
                            .warmup = options_.warmup,
@@ -149,10 +150,9 @@ class Trainer::Run final : public TrainControl {
     in_flight_.reset();
     if (started_ == Deadline::Clock::time_point{}) started_ = Deadline::Clock::now();
     epoch_ = sampler_->epoch_of(clock_);
-    stream_ = plan_.leased
-                  ? make_leased_stream(train_, sampler_, job_.membership())
-                  : make_fixed_stream(train_, sampler_, deal_lanes(options_.lanes, job_.workers())[job_.rank()], clock_,
-                                      plan_.steps);
+    stream_ = plan_.leased ? make_leased_stream(train_, sampler_, job_.membership())
+                           : make_fixed_stream(train_, sampler_, job_.view().deal(options_.lanes)[job_.rank()], clock_,
+                                               plan_.steps);
     if (!job_.chief()) callbacks_.clear();
     if (job_.chief() && callbacks_.empty()) become_chief();
     model_.module->train();
@@ -201,6 +201,7 @@ class Trainer::Run final : public TrainControl {
     const Step step = work.step;
     const double lr = options_.lr * lr_(step);
     const auto samples = static_cast<double>(work.samples());
+    const std::uint64_t lanes = work.lanes.count;
     in_flight_ = describe(work);
     trace(observe::StepEvent::Kind::kBegin, *in_flight_);
     strategy_->begin({.step = plan_.leased ? clock_ : step,
@@ -231,7 +232,9 @@ class Trainer::Run final : public TrainControl {
                                 .samples = statistics.samples,
                                 .loss_sum = statistics.loss_sum,
                                 .correct = statistics.correct,
-                                .lr = lr});
+                                .lr = lr,
+                                .busy_s = seconds(computed - begin),
+                                .lanes = lanes});
     }
     deliver_rows();
     notice_epoch(plan_.leased ? step : step + 1);
