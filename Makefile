@@ -15,8 +15,8 @@ ARGS        ?=
 .DEFAULT_GOAL := help
 # How long `make soak` goes on, and how it trains and is disturbed meanwhile.
 SOAK_MINUTES ?= 20
-SOAK_ARGS    ?= --strategy allreduce -w 4 --model mlp --data synthetic --step-ms 50 --checkpoint-every 500 \
-                --faults kill,kill,stop,slow --roles worker --every 200
+SOAK_ARGS    ?= --strategy ps -w 3 -s 2 --model mlp --data synthetic --step-ms 50 --checkpoint-every 500 \
+                --faults kill,kill,stop,slow --roles worker,server,master --every 200
 
 .PHONY: help demo build test asan tsan bench soak check format tidy clean install install-minimal
 
@@ -30,7 +30,7 @@ help:
 	@echo "                    make demo ARGS='--strategy allreduce'"
 	@echo "  make test     install what is missing, build, and run every check and test"
 	@echo "  make bench    measure parameter server and all-reduce beside this machine's own speed and their peers"
-	@echo "  make soak     train for $(SOAK_MINUTES) minutes while workers are killed and stopped, and see that nothing grows"
+	@echo "  make soak     train for $(SOAK_MINUTES) minutes while processes are killed and stopped, and see that nothing grows"
 	@echo "                (SOAK_MINUTES=5 SOAK_ARGS='--strategy allreduce --faults kill')"
 	@echo
 	@echo "For those who change it:"

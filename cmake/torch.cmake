@@ -8,6 +8,7 @@ if(torch_sources)
   target_include_directories(trireme_torch SYSTEM PUBLIC ${TORCH_INCLUDE_DIRS})
   target_link_libraries(trireme_torch PUBLIC trireme_core ${TORCH_LIBRARIES})
   target_precompile_headers(trireme_torch PRIVATE <torch/torch.h>)
+  trireme_compile_together(trireme_torch)
   # Some LibTorch packages bring a copy of {fmt} of another version, and theirs is found first. Header-only, it needs no
   # library to match it.
   foreach(folder ${TORCH_INCLUDE_DIRS})

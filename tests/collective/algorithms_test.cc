@@ -138,7 +138,6 @@ std::vector<std::vector<Rank>> each_alone(std::uint32_t ranks) {
 std::vector<LaneRange> one_lane_each(std::uint32_t ranks) { return deal_lanes(ranks, ranks); }
 
 TEST(Choice, FollowsSizeRanksAndTopology) {
-  constexpr std::size_t kMiB = 1u << 20;
   const std::vector<ChoiceCase> cases = {
       {"tiny on one host", 4, {{0, 1, 2, 3}}, 8, false, false, Algorithm::kOneShot, "one round"},
       {"tiny and shared", 4, {{0, 1, 2, 3}}, 8, true, false, Algorithm::kOneShot, "one round"},

@@ -1,6 +1,8 @@
 // Whole jobs with parameter servers whose processes are killed, stopped and changed in number: nothing that was
 // acknowledged is lost, nothing counts twice.
 
+#include <thread>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -64,6 +66,32 @@ TEST_F(ServerSurvival, OfTheOnlyServerBeforeTheFirstCheckpoint) {
   Program job(folder_, trireme(flags("run", "2")));
   ASSERT_GT(worker(job, 1), 0) << job.err();
   ASSERT_TRUE(killed_and_replaced(server(job, 0), 1));
+  expect_undisturbed(stopped(job));
+}
+
+TEST_F(ServerSurvival, OfAServerAndTheMasterAtOnce) {
+  if (!cluster::sqlite_store_available()) GTEST_SKIP() << "built without SQLite";
+  Program job(folder_, trireme(flags("run", "2", "5", {"--servers", "2"})));
+  ASSERT_GT(worker(job, 1), 0) << job.err();
+  ::kill(master(job), SIGKILL);
+  ASSERT_TRUE(killed_and_replaced(server(job, 0), 3));
+  EXPECT_LE(views("run"), 4) << "no views are formed with a server that nobody has heard of";
+  expect_undisturbed(stopped(job));
+}
+
+TEST_F(ServerSurvival, OfAMasterThatIsStoppedForAWhile) {
+  if (!cluster::sqlite_store_available()) GTEST_SKIP() << "built without SQLite";
+  Program job(folder_, trireme(flags("run", "2", "5", {"--servers", "2"})));
+  ASSERT_GT(worker(job, 1), 0) << job.err();
+  const pid_t stopped_one = master(job);
+  ::kill(stopped_one, SIGSTOP);
+  // Longer than it takes the others to look for another one, and than the silence after which a member is given up.
+  ASSERT_TRUE(eventually([&] { return log("run", "worker-1").find("lost the master") != std::string::npos; }));
+  std::this_thread::sleep_for(3500ms);
+  ::kill(stopped_one, SIGCONT);
+  ASSERT_TRUE(master_says("run", "this master did not run for a while"));
+  ASSERT_TRUE(killed_and_replaced(worker(job, 1), 2));  // it is in charge again
+  EXPECT_EQ(views("run"), 3) << "nobody was given up meanwhile";
   expect_undisturbed(stopped(job));
 }
 

@@ -25,9 +25,6 @@
 namespace trireme::cli {
 namespace {
 
-constexpr std::size_t kKiB = 1u << 10;
-constexpr std::size_t kMiB = 1u << 20;
-
 /// Trireme's side of the comparison, in one rank.
 class TriremeAllReducer final : public bench::AllReducer {
  public:

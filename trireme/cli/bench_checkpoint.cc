@@ -27,7 +27,6 @@ using checkpoint::Piece;
 using checkpoint::Writer;
 using Clock = std::chrono::steady_clock;
 
-constexpr std::uint64_t kMiB = 1 << 20;
 constexpr std::uint64_t kTensors = 64;
 
 double seconds_since(Clock::time_point began) { return seconds(Clock::now() - began); }

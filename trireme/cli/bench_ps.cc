@@ -29,8 +29,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t kKiB = 1u << 10;
-constexpr std::size_t kMiB = 1u << 20;
 constexpr std::size_t kLargeBytes = 100 * kMiB;  // beyond any cache
 
 /// The most that a process had resident so far.

@@ -9,12 +9,14 @@ namespace trireme::cluster {
 namespace {
 
 constexpr auto kFindUsWithin = 5s;  // how long the members of a master that died may take to find the next one
+constexpr auto kOwnAbsence = 1s;    // without a tick: this process was stopped, or had no processor
 
 }  // namespace
 
 JobKeeper::JobKeeper(MasterOptions options)
     : options_(std::move(options)),
       started_(Clock::now()),
+      last_tick_(started_),
       ledger_(options_.ledger),
       wanted_workers_(options_.shape.workers),
       wanted_servers_(options_.shape.servers) {
@@ -69,9 +71,23 @@ void JobKeeper::take_over(const SavedJob& saved) {
     board_ = ProgressBoard(*plan_, options_.shape.workers, Clock::now());
     leases_ = LeaseBook(lease_plan(), saved.leases);
   }
-  members_.remember(view_, Clock::now() + kFindUsWithin);
+  members_.remember(view_, Clock::now() + kFindUsWithin - options_.hang_after);
   log_info("takes over the job",
            {{"view", view_.view}, {"state", to_string(state_)}, {"members", members_.all().size()}});
+}
+
+/// While this process did not run, it heard from nobody, and members may have looked for another master: that they were
+/// silent, and that their connections ended meanwhile, says nothing about them. They come back, or are given up later.
+void JobKeeper::notice_own_absence(Clock::time_point now) {
+  const auto absent = now - std::exchange(last_tick_, now);
+  if (absent < kOwnAbsence || view_.view == 0 || ended()) return;
+  log_warn("this master did not run for a while: its members get time to come back", {{"seconds", seconds(absent)}});
+  for (auto& [id, member] : members_.all()) {
+    if (!member.alive() || member.waits_for_view) continue;  // who waits for a view keeps its connection
+    member.session = 0;
+    member.heard = false;
+    member.last_heard = now + kFindUsWithin - options_.hang_after;
+  }
 }
 
 /// Saves what there is now, with `view` as the view. False if that failed: it is tried again later.
@@ -98,6 +114,7 @@ void JobKeeper::join(const net::SessionPtr& session, const net::FrameHeader& hea
   Member* member = members_.find(request.member);
   if (member == nullptr || !member->alive()) member = &admit(session->id(), request, who);
   member->last_heard = Clock::now();
+  member->heard = true;
   member->done = request.done;
   member->waits_for_view.emplace(session, header);
   leases_.give_back(member->info.id);
@@ -116,7 +133,10 @@ Member& JobKeeper::admit(std::uint64_t session, const JoinRequest& request, cons
   if (state_ != JobState::kGathering && !elastic()) {
     fail<StaleView>("{} cannot join: the job is {}", who, to_string(state_));
   }
-  if (const Member* other = members_.living(request.role, request.slot)) {
+  const Member* other = members_.living(request.role, request.slot);
+  if (other != nullptr && !other->heard && elastic()) {
+    lose(*members_.find(other->info.id), fmt::format("another process has come in the place of {}", who));
+  } else if (other != nullptr) {
     fail<InvalidArgument>("{} has joined already (pid {}): two processes have the same role and rank", who,
                           other->state.pid);
   }
@@ -140,6 +160,7 @@ HeartbeatReply JobKeeper::heartbeat(std::uint64_t session, const Heartbeat& beat
     return reply;
   }
   member->last_heard = Clock::now();
+  member->heard = true;
   member->session = session;  // it may have come from a master that died
   if (member->state.role == Role::kServer) {
     reply.over = reply.over || (member->in_view && may_go(*member, view_, server_wish()));

@@ -69,6 +69,7 @@ class JobKeeper {
   void form_view(std::vector<MemberId> workers, std::string because);
   void end_gathering();
   void heed_reports(MemberId from, const ShardReports& told);
+  void notice_own_absence(Clock::time_point now);
   void judge(Member& member, Clock::time_point now);
   void lose(Member& member, const std::string& reason);
   void finish_job();
@@ -76,6 +77,7 @@ class JobKeeper {
 
   const MasterOptions options_;
   const Clock::time_point started_;
+  Clock::time_point last_tick_;
   LedgerKeeper ledger_;
   JobState state_ = JobState::kGathering;
   std::string reason_;

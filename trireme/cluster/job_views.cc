@@ -29,6 +29,7 @@ void JobKeeper::consider_view() {
     case ViewDecision::Kind::kWait:
       return wait_for_members();
     case ViewDecision::Kind::kForm:
+      if (members_.any_server_unheard()) return;  // it will come soon, or be given up
       return form_view(decision_.workers, decision_.reason);
   }
 }
@@ -136,6 +137,7 @@ void JobKeeper::heed_reports(MemberId from, const ShardReports& told) {
 }
 
 void JobKeeper::disconnected(std::uint64_t session) {
+  notice_own_absence(Clock::now());
   for (auto& [id, member] : members_.all()) {
     if (member.session != session) continue;
     member.state.disconnected = true;
@@ -147,6 +149,7 @@ void JobKeeper::disconnected(std::uint64_t session) {
 
 void JobKeeper::tick() {
   const auto now = Clock::now();
+  notice_own_absence(now);
   if (state_ == JobState::kGathering && now - started_ > options_.gather_within) end_gathering();
   if (state_ == JobState::kWaiting && now - waiting_since_ > options_.wait_for_members) {
     fail_job(fmt::format("nobody came within {:.0f} s: {}", seconds(options_.wait_for_members), decision_.reason));

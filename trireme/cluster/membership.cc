@@ -18,7 +18,7 @@ constexpr auto kRegroupWithin = 24h;  // the master gives up long before, and sa
 Membership::Membership(net::Loop& loop, MembershipOptions options, Events events)
     : options_(std::move(options)), events_(std::move(events)), loop_(loop) {
   const Deadline deadline = Deadline::in(std::min<std::chrono::milliseconds>(options_.join_within, 30s));
-  if (options_.master.port == 0 && options_.find_master) {
+  if (options_.find_master) {  // whoever leads now: the one that this process was started with may be gone
     find_next_master(nullptr, deadline, "the store has named none since this process started");
   } else {
     connection_ = connect(options_.master, deadline, /*await_listener=*/true);

@@ -45,11 +45,19 @@ Member& Roster::add(const MemberInfo& info, Role role) {
   return member;
 }
 
-void Roster::remember(const ViewInfo& view, Deadline::Clock::time_point heard) {
+bool Roster::any_server_unheard() const {
+  return std::ranges::any_of(members_, [](const auto& entry) {
+    const Member& member = entry.second;
+    return member.state.role == Role::kServer && member.alive() && !member.heard;
+  });
+}
+
+void Roster::remember(const ViewInfo& view, Deadline::Clock::time_point last_heard) {
   const auto add_all = [&](const std::vector<MemberInfo>& members, Role role) {
     for (const MemberInfo& info : members) {
       Member& member = add(info, role);
-      member.last_heard = heard;
+      member.last_heard = last_heard;
+      member.heard = false;
       member.in_view = true;
     }
   };

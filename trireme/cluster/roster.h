@@ -18,6 +18,7 @@ struct Member {
   MemberState state;
   std::uint64_t session = 0;  ///< of its connection to the master
   Deadline::Clock::time_point last_heard;
+  bool heard = true;  ///< false: it was a member under another master, and has not come to this one
   bool in_view = false;
   bool done = false;                                                           ///< it has made all steps
   std::optional<std::pair<net::SessionPtr, net::FrameHeader>> waits_for_view;  ///< whom to answer when there is one
@@ -43,10 +44,13 @@ class Roster {
 
   bool any_alive(Role role) const;
 
+  /// Whether there is a server of which nobody knows whether it lives.
+  bool any_server_unheard() const;
+
   Member& add(const MemberInfo& info, Role role);
 
-  /// Takes in the members of a view that another master formed, as last heard at `heard`.
-  void remember(const ViewInfo& view, Deadline::Clock::time_point heard);
+  /// Takes in the members of a view that another master formed. They count as heard of at `last_heard`.
+  void remember(const ViewInfo& view, Deadline::Clock::time_point last_heard);
 
   /// The living workers, by slot.
   std::vector<MemberId> workers() const;

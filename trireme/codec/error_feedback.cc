@@ -12,7 +12,7 @@ namespace trireme::codec {
 namespace {
 
 /// So many values go through all stages before the next ones: small enough to stay in the first-level cache.
-constexpr std::size_t kTile = 4 * kBlock;
+constexpr std::size_t kFeedbackTile = 4 * kBlock;
 
 }  // namespace
 
@@ -39,9 +39,9 @@ void ErrorFeedback::encode(std::uint64_t key, std::span<const float> values, Mut
 
 void ErrorFeedback::encode_blocks(std::span<const float> values, MutableBytes out, std::span<float> next) const {
   constexpr std::uint64_t kNoKey = 0;
-  std::array<float, kTile> decoded;
-  for (std::size_t begin = 0; begin < count_; begin += kTile) {
-    const std::size_t count = std::min(kTile, count_ - begin);
+  std::array<float, kFeedbackTile> decoded;
+  for (std::size_t begin = 0; begin < count_; begin += kFeedbackTile) {
+    const std::size_t count = std::min(kFeedbackTile, count_ - begin);
     const auto corrected = next.subspan(begin, count);
     const auto encoded = out.subspan(encoded_bytes(spec_, begin), encoded_bytes(spec_, count));
     add(values.subspan(begin, count), std::span(residual_).subspan(begin, count), corrected);

@@ -58,6 +58,7 @@ void RunCheckpoints::write(const WriterPlace& place, const Advance& at, const st
     log_warn("left out a checkpoint: the one before is still being written", {{"step", at.version}});
     return;
   }
+  alone_ = place.workers == 1;
   meta["step"] = at.version;
   meta["updates"] = at.updates;
   checkpoint::PartInfo info{.step = at.version,
@@ -100,12 +101,12 @@ void RunCheckpoints::finish(Deadline deadline) {
     writer_->finish(deadline);
   } catch (const Timeout& late) {
     log_error("a checkpoint was not written in time", {{"reason", late.what()}});
-    abandon();
+    start_writer();
   }
 }
 
 void RunCheckpoints::abandon() {
-  if (!writer_->busy()) return;
+  if (alone_ || !writer_->busy()) return;
   writer_.reset();
   start_writer();
 }

@@ -41,7 +41,7 @@ class RunCheckpoints {
   /// Waits until what was begun is on disk; on rank 0 until the checkpoint is complete. A warning in the log if not.
   void finish(Deadline deadline);
 
-  /// Gives up a write whose other writers may be gone. Never blocks for long.
+  /// Gives up a write whose other writers may be gone; one without others goes on. Never blocks for long.
   void abandon();
 
   /// What a run goes on from.
@@ -61,6 +61,7 @@ class RunCheckpoints {
   std::filesystem::path folder_;
   CheckpointOptions options_;
   std::unique_ptr<checkpoint::Writer> writer_;
+  bool alone_ = true;  // the last write had no other writers
 };
 
 }  // namespace trireme

@@ -41,20 +41,6 @@ std::string launch_id(const std::string& secret) {
   return hash.hex().substr(0, 8);
 }
 
-/// While it lives, the failure of the job interrupts the strategy's waits.
-class FailureWatch {
- public:
-  FailureWatch(Job& job, Strategy& strategy) : job_(job) {
-    job_.on_failure([&strategy](const std::string& reason) { strategy.interrupt(reason); });
-  }
-  ~FailureWatch() { job_.on_failure(nullptr); }
-  FailureWatch(const FailureWatch&) = delete;
-  FailureWatch& operator=(const FailureWatch&) = delete;
-
- private:
-  Job& job_;
-};
-
 /// Whoever fails tells the others at once, so that they do not wait for a deadline. But who only lost a peer lets the
 /// master speak first: it knows who died. Nobody is told of what a restarted process may do better: its end is noticed,
 /// and the others go on.
@@ -131,6 +117,20 @@ class Trainer::Run final : public TrainControl {
   }
 
  private:
+  /// While it lives, the failure of the job interrupts the strategy's waits.
+  class FailureWatch {
+   public:
+    FailureWatch(Job& job, Strategy& strategy) : job_(job) {
+      job_.on_failure([&strategy](const std::string& reason) { strategy.interrupt(reason); });
+    }
+    ~FailureWatch() { job_.on_failure(nullptr); }
+    FailureWatch(const FailureWatch&) = delete;
+    FailureWatch& operator=(const FailureWatch&) = delete;
+
+   private:
+    Job& job_;
+  };
+
   enum class Ending { kDone, kRegroup };
 
   /// Becomes one of the workers of the present view, with the state that they all have.
@@ -305,7 +305,10 @@ class Trainer::Run final : public TrainControl {
     if (plan_.leased) job_.membership().rewind(restored ? restored->at.version * plan_.lanes : 0);
     if (!restored) {
       const bool needed = initial && checkpoints_ && options_.strategy.uses_servers();
-      if (needed) checkpoints_->write(chief_alone(), {.fresh = false}, state, describe_run(), std::nullopt);
+      if (needed) {
+        checkpoints_->write(chief_alone(), {.fresh = false}, state, describe_run(), std::nullopt);
+        checkpoints_->finish(save_within());
+      }
       return std::nullopt;
     }
     const nlohmann::json ours = describe_run();
