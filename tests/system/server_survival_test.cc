@@ -74,7 +74,7 @@ TEST_F(ServerSurvival, OfAServerAndTheMasterAtOnce) {
   Program job(folder_, trireme(flags("run", "2", "5", {"--servers", "2"})));
   ASSERT_GT(worker(job, 1), 0) << job.err();
   ::kill(master(job), SIGKILL);
-  ASSERT_TRUE(killed_and_replaced(server(job, 0), 3));
+  ASSERT_TRUE(killed_and_replaced(server(job, 0), 2));
   EXPECT_LE(views("run"), 4) << "no views are formed with a server that nobody has heard of";
   expect_undisturbed(stopped(job));
 }

@@ -11,6 +11,7 @@
 #include "trireme/base/threads.h"
 #include "trireme/observe/step_trace.h"
 #include "trireme/observe/timeline.h"
+#include "trireme/train/failure_watch.h"
 #include "trireme/train/lane_computer.h"
 #include "trireme/train/make_strategy.h"
 #include "trireme/train/schedule.h"
@@ -117,20 +118,6 @@ class Trainer::Run final : public TrainControl {
   }
 
  private:
-  /// While it lives, the failure of the job interrupts the strategy's waits.
-  class FailureWatch {
-   public:
-    FailureWatch(Job& job, Strategy& strategy) : job_(job) {
-      job_.on_failure([&strategy](const std::string& reason) { strategy.interrupt(reason); });
-    }
-    ~FailureWatch() { job_.on_failure(nullptr); }
-    FailureWatch(const FailureWatch&) = delete;
-    FailureWatch& operator=(const FailureWatch&) = delete;
-
-   private:
-    Job& job_;
-  };
-
   enum class Ending { kDone, kRegroup };
 
   /// Becomes one of the workers of the present view, with the state that they all have.
