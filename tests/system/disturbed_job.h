@@ -94,6 +94,29 @@ class DisturbedJob : public ::testing::Test {
     return 0;
   }
 
+  /// What the master says of the run; null if it cannot be asked just now.
+  nlohmann::json status(const std::string& run) {
+    const Outcome outcome = run_trireme(folder_, {"status", (folder_ / run).string(), "--json"});
+    return outcome.status == 0 ? outcome.json() : nlohmann::json();
+  }
+
+  /// Kills a process of the run, and waits until another one has taken its place, and all copies of parameters are
+  /// there again.
+  ::testing::AssertionResult killed_and_replaced(const Program& job, const std::string& run, const std::string& role,
+                                                 int slot) {
+    const pid_t victim = wait_for_member(job.pid(), role, slot, folder_ / run, "");
+    const int view = views(run);
+    if (victim <= 0) return ::testing::AssertionFailure() << "nobody to kill\n" << master_log(run);
+    ::kill(victim, SIGKILL);
+    const bool replaced = eventually([&] {
+      const auto now = status(run);
+      if (now.is_null() || now.value("view", 0) <= view || now.value("copies_due", 1) > 0) return false;
+      const auto& there = now.at(role + "s");
+      return std::ranges::count(there, nlohmann::json(slot)) > 0 && is_gone(victim);
+    });
+    return replaced ? ::testing::AssertionSuccess() : ::testing::AssertionFailure() << master_log(run);
+  }
+
   bool scale(const std::string& run, const Flags& to) {
     Flags command{"scale", (folder_ / run).string()};
     command.insert(command.end(), to.begin(), to.end());

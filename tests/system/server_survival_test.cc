@@ -25,15 +25,6 @@ class ServerSurvival : public DisturbedJob {
   pid_t server(const Program& job, int slot) {
     return wait_for_member(job.pid(), "server", slot, folder_ / "run", "holds its part of the parameters");
   }
-
-  /// Kills it, and waits until as many views have formed as it takes to do without it, to take in its successor, and
-  /// (servers) to let that have its share again, which needs that all its copies are in sync.
-  ::testing::AssertionResult killed_and_replaced(pid_t process, int views_needed) {
-    const int before = views("run");
-    if (process <= 0) return ::testing::AssertionFailure() << "nobody to kill\n" << master_log("run");
-    ::kill(process, SIGKILL);
-    return reaches_view("run", before + views_needed);
-  }
 };
 
 TEST_F(ServerSurvival, OfEveryRoleInTurn) {
@@ -41,12 +32,12 @@ TEST_F(ServerSurvival, OfEveryRoleInTurn) {
   Program job(folder_, trireme(flags("run", "3", "5", {"--servers", "2"})));
   ASSERT_TRUE(reaches_view("run", 1));
   ASSERT_GT(worker(job, 2), 0) << job.err();
-  ASSERT_TRUE(killed_and_replaced(worker(job, 1), 2));
-  ASSERT_TRUE(killed_and_replaced(server(job, 0), 3));
+  ASSERT_TRUE(killed_and_replaced(job, "run", "worker", 1));
+  ASSERT_TRUE(killed_and_replaced(job, "run", "server", 0));
   ::kill(master(job), SIGKILL);
   ASSERT_TRUE(master_says("run", "takes over the job"));
-  ASSERT_TRUE(killed_and_replaced(server(job, 1), 3));
-  ASSERT_TRUE(killed_and_replaced(worker(job, 0), 2));  // the chief
+  ASSERT_TRUE(killed_and_replaced(job, "run", "server", 1));
+  ASSERT_TRUE(killed_and_replaced(job, "run", "worker", 0));  // the chief
   EXPECT_THAT(master_log("run"), ::testing::Not(HasSubstr("are lost")));
   expect_undisturbed(stopped(job));
 }
@@ -56,7 +47,7 @@ TEST_F(ServerSurvival, OfTheOnlyServerFromACheckpoint) {
   ASSERT_TRUE(eventually([&] {
     return log("run", "worker-0").find("wrote a checkpoint step=200") != std::string::npos;
   })) << log("run", "worker-0");
-  ASSERT_TRUE(killed_and_replaced(server(job, 0), 1));
+  ASSERT_TRUE(killed_and_replaced(job, "run", "server", 0));
   EXPECT_THAT(master_log("run"), HasSubstr("no server is left"));
   expect_undisturbed(stopped(job));
   EXPECT_THAT(log("run", "worker-0"), HasSubstr("goes on from a checkpoint"));
@@ -65,7 +56,7 @@ TEST_F(ServerSurvival, OfTheOnlyServerFromACheckpoint) {
 TEST_F(ServerSurvival, OfTheOnlyServerBeforeTheFirstCheckpoint) {
   Program job(folder_, trireme(flags("run", "2")));
   ASSERT_GT(worker(job, 1), 0) << job.err();
-  ASSERT_TRUE(killed_and_replaced(server(job, 0), 1));
+  ASSERT_TRUE(killed_and_replaced(job, "run", "server", 0));
   expect_undisturbed(stopped(job));
 }
 
@@ -74,7 +65,7 @@ TEST_F(ServerSurvival, OfAServerAndTheMasterAtOnce) {
   Program job(folder_, trireme(flags("run", "2", "5", {"--servers", "2"})));
   ASSERT_GT(worker(job, 1), 0) << job.err();
   ::kill(master(job), SIGKILL);
-  ASSERT_TRUE(killed_and_replaced(server(job, 0), 2));
+  ASSERT_TRUE(killed_and_replaced(job, "run", "server", 0));
   EXPECT_LE(views("run"), 4) << "no views are formed with a server that nobody has heard of";
   expect_undisturbed(stopped(job));
 }
@@ -90,8 +81,8 @@ TEST_F(ServerSurvival, OfAMasterThatIsStoppedForAWhile) {
   std::this_thread::sleep_for(3500ms);
   ::kill(stopped_one, SIGCONT);
   ASSERT_TRUE(master_says("run", "this master did not run for a while"));
-  ASSERT_TRUE(killed_and_replaced(worker(job, 1), 2));  // it is in charge again
-  EXPECT_EQ(views("run"), 3) << "nobody was given up meanwhile";
+  ASSERT_TRUE(killed_and_replaced(job, "run", "worker", 1));  // it is in charge again
+  EXPECT_LE(views("run"), 3) << "nobody was given up meanwhile";
   expect_undisturbed(stopped(job));
 }
 

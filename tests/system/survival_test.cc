@@ -71,10 +71,7 @@ TEST_F(Survival, OfTheMastersDeath) {
   ASSERT_TRUE(eventually([&] {
     return read_file(folder_ / "run" / "logs" / "worker-1.log").find("found the master") != std::string::npos;
   }));
-  // The new one is in charge: it takes in a worker that was killed.
-  const pid_t worker = member(job, "run", 1, "met the other workers");
-  ::kill(worker, SIGKILL);
-  ASSERT_TRUE(reaches_view("run", 3));
+  ASSERT_TRUE(killed_and_replaced(job, "run", "worker", 1));  // it is in charge
   expect_undisturbed(stopped(job));
 }
 

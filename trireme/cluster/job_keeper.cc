@@ -82,12 +82,16 @@ void JobKeeper::notice_own_absence(Clock::time_point now) {
   const auto absent = now - std::exchange(last_tick_, now);
   if (absent < kOwnAbsence || view_.view == 0 || ended()) return;
   log_warn("this master did not run for a while: its members get time to come back", {{"seconds", seconds(absent)}});
+  grace_until_ = now + kFindUsWithin;  // what they sent before they gave up may still be read first
   for (auto& [id, member] : members_.all()) {
-    if (!member.alive() || member.waits_for_view) continue;  // who waits for a view keeps its connection
-    member.session = 0;
-    member.heard = false;
-    member.last_heard = now + kFindUsWithin - options_.hang_after;
+    if (member.alive() && !member.waits_for_view) give_time_to_come_back(member, now);  // who waits stays connected
   }
+}
+
+void JobKeeper::give_time_to_come_back(Member& member, Clock::time_point now) const {
+  member.session = 0;
+  member.heard = false;
+  member.last_heard = now + kFindUsWithin - options_.hang_after;
 }
 
 /// Saves what there is now, with `view` as the view. False if that failed: it is tried again later.
@@ -110,7 +114,7 @@ bool JobKeeper::save(const ViewInfo& view) {
 void JobKeeper::join(const net::SessionPtr& session, const net::FrameHeader& header, const JoinRequest& request) {
   const std::string who = fmt::format("{} {}", to_string(request.role), request.slot);
   if (state_ == JobState::kFinished) return session->reply(header, JoinReply{.over = true});
-  if (state_ == JobState::kFailed) fail<StaleView>("{} cannot join: the job is {}", who, to_string(state_));
+  if (state_ == JobState::kFailed) fail<StaleView>("{} cannot join: the job has failed: {}", who, reason_);
   Member* member = members_.find(request.member);
   if (member == nullptr || !member->alive()) member = &admit(session->id(), request, who);
   member->last_heard = Clock::now();

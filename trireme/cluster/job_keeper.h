@@ -70,6 +70,7 @@ class JobKeeper {
   void end_gathering();
   void heed_reports(MemberId from, const ShardReports& told);
   void notice_own_absence(Clock::time_point now);
+  void give_time_to_come_back(Member& member, Clock::time_point now) const;
   void judge(Member& member, Clock::time_point now);
   void lose(Member& member, const std::string& reason);
   void finish_job();
@@ -78,6 +79,7 @@ class JobKeeper {
   const MasterOptions options_;
   const Clock::time_point started_;
   Clock::time_point last_tick_;
+  Clock::time_point grace_until_{};  // until then the end of a connection is no death
   LedgerKeeper ledger_;
   JobState state_ = JobState::kGathering;
   std::string reason_;

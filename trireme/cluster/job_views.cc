@@ -137,12 +137,17 @@ void JobKeeper::heed_reports(MemberId from, const ShardReports& told) {
 }
 
 void JobKeeper::disconnected(std::uint64_t session) {
-  notice_own_absence(Clock::now());
+  const auto now = Clock::now();
+  notice_own_absence(now);
   for (auto& [id, member] : members_.all()) {
     if (member.session != session) continue;
+    if (now < grace_until_ && !member.waits_for_view) {
+      give_time_to_come_back(member, now);
+      continue;
+    }
     member.state.disconnected = true;
     member.waits_for_view.reset();
-    judge(member, Clock::now());
+    judge(member, now);
   }
   consider_view();
 }

@@ -170,7 +170,8 @@ class Trainer::Run final : public TrainControl {
       try {
         return job_.regroup(reason);
       } catch (const std::exception& problem) {
-        if (!is_loss(problem) || !job_.failure().empty()) throw;
+        if (!is_loss(problem)) throw;
+        if (const std::string known = job_.failure(); !known.empty()) fail<PeerLost>("{}", known);
         reason = problem.what();
         log_warn("could not enter the view", {{"reason", reason}});
         std::this_thread::sleep_for(10ms);  // if it is the master that fails, this will soon be known
