@@ -62,7 +62,6 @@ class JobKeeper {
   void consider_view();
   Situation situation() const;
   void watch_paces();
-  std::vector<double> lane_seconds() const;
   bool regroups() const { return decision_.kind == ViewDecision::Kind::kRegroup; }
   bool others_wait() const;
   void wait_for_members();

@@ -44,27 +44,23 @@ Situation JobKeeper::situation() const {
           .workers = members_.candidates()};
 }
 
-/// By rank; 0 = not known.
-std::vector<double> JobKeeper::lane_seconds() const {
-  std::vector<double> all;
-  for (const MemberInfo& worker : view_.workers) all.push_back(board_.lane_seconds(worker.slot));
-  return all;
-}
-
-/// Who is slow, and whether that is worth another deal of the lanes.
+/// Who is slow, and whether that is worth another deal of the lanes. A measurement takes a while to settle, and who is
+/// slow for a moment need not be named, nor give anything away.
 void JobKeeper::watch_paces() {
-  if (!plan_ || view_.workers.empty()) return;
+  if (!plan_ || view_.workers.empty() || Clock::now() - view_since_ < kPacesSettle) return;
   std::vector<LanePace> paces;
-  for (const MemberInfo& worker : view_.workers) paces.push_back({worker.slot, board_.lane_seconds(worker.slot)});
+  std::vector<double> lane_seconds;
+  for (const MemberInfo& worker : view_.workers) {
+    lane_seconds.push_back(board_.lane_seconds(worker.slot));
+    paces.push_back({worker.slot, lane_seconds.back()});
+  }
   const auto found = find_stragglers(paces, stragglers_);
   if (!std::ranges::equal(found, stragglers_, {}, &Straggler::slot, &Straggler::slot)) {
     log_warn(found.empty() ? "no worker is slow any more" : "slow: " + describe(found));
   }
   stragglers_ = found;
-  // A measurement takes a while to settle, and who is slow for a moment need not give anything away.
-  const bool settled = Clock::now() - view_since_ > kPacesSettle;
-  if (!plan_->balance || plan_->leased || !settled || !lane_costs_.empty()) return;
-  lane_costs_ = better_costs(plan_->lanes, view_.deal(plan_->lanes), lane_seconds());
+  if (!plan_->balance || plan_->leased || !lane_costs_.empty()) return;
+  lane_costs_ = better_costs(plan_->lanes, view_.deal(plan_->lanes), lane_seconds);
 }
 
 /// With servers, workers need not agree on the step after which they meet: some may be there already, and the rest wait
