@@ -22,7 +22,13 @@ class ElasticTest : public ::testing::Test {
     std::unique_ptr<Membership> membership;
   };
 
-  void start(JobShape shape, std::chrono::milliseconds wait_for_workers = 60s, std::uint64_t max_views = 0) {
+  void start(const JobShape& shape, std::chrono::milliseconds wait_for_workers = 60s, std::uint64_t max_views = 0) {
+    gather(shape, wait_for_workers, max_views);
+    for (auto& worker : workers_) worker->membership->set_plan(plan_);
+  }
+
+  /// The first view, before anybody has said what kind of job it is.
+  void gather(JobShape shape, std::chrono::milliseconds wait_for_workers = 60s, std::uint64_t max_views = 0) {
     shape.servers = 0;
     initial_ = shape.workers;
     master_ = std::make_unique<Master>(MasterOptions{.service = {.door = {.name = "master", .secret = kSecret}},
@@ -30,20 +36,24 @@ class ElasticTest : public ::testing::Test {
                                                      .hang_after = 500ms,
                                                      .gather_within = 20s,
                                                      .wait_for_members = wait_for_workers,
+                                                     .plan_within = plan_within_,
                                                      .max_views = max_views});
     std::vector<std::future<std::unique_ptr<Worker>>> joins;
     for (std::uint32_t slot = 0; slot < shape.workers; ++slot) joins.push_back(join(slot));
     for (auto& worker : joins) workers_.push_back(worker.get());
-    for (auto& worker : workers_) worker->membership->set_plan(plan_);
   }
 
-  std::future<std::unique_ptr<Worker>> join(std::uint32_t slot, std::chrono::milliseconds heartbeat_every = 20ms) {
-    return std::async(std::launch::async, [this, slot, heartbeat_every] {
+  std::future<std::unique_ptr<Worker>> join(std::uint32_t slot, std::chrono::milliseconds heartbeat_every = 20ms,
+                                            bool visits = false) {
+    return std::async(std::launch::async, [this, slot, heartbeat_every, visits] {
       auto worker = std::make_unique<Worker>();
       worker->membership = std::make_unique<Membership>(
           loop_,
-          MembershipOptions{
-              .slot = slot, .master = master_->address(), .secret = kSecret, .heartbeat_every = heartbeat_every},
+          MembershipOptions{.slot = slot,
+                            .master = master_->address(),
+                            .visits = visits,
+                            .secret = kSecret,
+                            .heartbeat_every = heartbeat_every},
           Membership::Events{.on_regroup = [worker = worker.get()](View view, Regroup when, const std::string&) {
             (when == Regroup::kNow ? worker->regroup_now : worker->regroup_later).store(view);
           }});
@@ -58,6 +68,21 @@ class ElasticTest : public ::testing::Test {
     ASSERT_EQ(word.load(), view);
   }
 
+  std::unique_ptr<Worker> visit(std::uint32_t slot) { return join(slot, 20ms, /*visits=*/true).get(); }
+
+  void scale(std::uint32_t workers) {
+    const auto observer = net::Connection::open(loop_, master_->address(), {.secret = kSecret});
+    observer->call<Done>(kScale, 0, ScaleRequest{workers}, Deadline::in(10s), "another number of workers");
+  }
+
+  bool is_eventually(JobState state) const {
+    for (const Deadline deadline = Deadline::in(10s); master_->status().state != state;) {
+      if (deadline.passed()) return false;
+      std::this_thread::yield();
+    }
+    return true;
+  }
+
   /// All of these workers meet in the next view.
   static void regroup(const std::vector<Worker*>& workers) {
     std::vector<std::future<bool>> arrivals;
@@ -69,6 +94,7 @@ class ElasticTest : public ::testing::Test {
 
   Plan plan_{.steps = 100, .steps_per_epoch = 100, .batch = 8, .lanes = 4, .elastic = true, .strategy = "allreduce"};
   std::uint32_t initial_ = 0;
+  std::chrono::milliseconds plan_within_ = 0s;
   net::Loop loop_{"members"};
   std::unique_ptr<Master> master_;
   std::vector<std::unique_ptr<Worker>> workers_;
@@ -100,12 +126,105 @@ TEST_F(ElasticTest, ANewcomerIsTakenInAfterAStep) {
   EXPECT_EQ(workers_[1]->membership->rank(), 1u);
 }
 
+TEST_F(ElasticTest, NobodyWaitsForAGuest) {
+  start({.workers = 2});
+  scale(3);
+  const auto guest = visit(2);
+  EXPECT_TRUE(guest->membership->guest());
+  EXPECT_EQ(guest->membership->view().view, 1u);
+  EXPECT_EQ(guest->membership->view().workers.size(), 3u);
+  EXPECT_EQ(guest->membership->rank(), 2u);
+  std::this_thread::sleep_for(700ms);  // longer than the master's patience: it is alive, and nobody is told of it
+  EXPECT_EQ(workers_[0]->regroup_later.load(), 0u);
+  EXPECT_EQ(master_->status().workers, (std::vector<std::uint32_t>{0, 1}));
+  EXPECT_EQ(master_->status().clocks.size(), 2u);
+
+  auto entered = std::async(std::launch::async, [&] { return guest->membership->regroup("is ready"); });
+  wait_for(workers_[0]->regroup_later, 1);
+  regroup({workers_[0].get(), workers_[1].get()});
+  EXPECT_TRUE(entered.get());
+  EXPECT_FALSE(guest->membership->guest());
+  EXPECT_EQ(guest->membership->view().view, 2u);
+  EXPECT_EQ(guest->membership->rank(), 2u);
+}
+
+TEST_F(ElasticTest, AGuestLearnsOfTheNextView) {
+  start({.workers = 2});
+  scale(3);
+  const auto guest = visit(2);
+  workers_[0].reset();
+  wait_for(workers_[1]->regroup_now, 1);
+  regroup({workers_[1].get()});
+  EXPECT_TRUE(guest->membership->visit());
+  EXPECT_TRUE(guest->membership->guest());
+  EXPECT_EQ(guest->membership->view().view, 2u);
+  EXPECT_EQ(guest->membership->rank(), 1u);
+}
+
+TEST_F(ElasticTest, WhereNobodyIsAtWorkAGuestIsAMember) {
+  start({.workers = 1});
+  scale(2);
+  const auto guest = visit(1);
+  workers_[0].reset();
+  EXPECT_TRUE(guest->membership->visit());
+  EXPECT_FALSE(guest->membership->guest());
+  EXPECT_EQ(guest->membership->view().view, 2u);
+  EXPECT_EQ(guest->membership->rank(), 0u);
+}
+
+TEST_F(ElasticTest, AGuestThatIsNotNeededAnyMoreIsSentAway) {
+  start({.workers = 1});
+  scale(2);
+  const auto guest = visit(1);
+  scale(1);
+  EXPECT_FALSE(guest->membership->regroup("is ready"));
+  EXPECT_EQ(workers_[0]->regroup_later.load(), 0u);
+}
+
+TEST_F(ElasticTest, AGuestsDeathIsNobodysConcern) {
+  start({.workers = 1});
+  scale(2);
+  auto guest = visit(1);
+  guest.reset();
+  const auto next = visit(1);  // in the same slot
+  EXPECT_TRUE(next->membership->guest());
+  EXPECT_EQ(workers_[0]->regroup_now.load(), 0u);
+  EXPECT_EQ(master_->status().view, 1u);
+}
+
+TEST_F(ElasticTest, ADeathBeforeThePlanWaitsForIt) {
+  plan_within_ = 20s;
+  gather({.workers = 2});
+  workers_[0].reset();
+  workers_[1]->membership->set_plan(plan_);
+  wait_for(workers_[1]->regroup_now, 1);
+  regroup({workers_[1].get()});
+  EXPECT_EQ(master_->status().workers, (std::vector<std::uint32_t>{1}));
+}
+
+TEST_F(ElasticTest, ADeathBeforeAPlanThatIsNotElasticIsTheEnd) {
+  plan_within_ = 20s;
+  plan_.elastic = false;
+  gather({.workers = 2});
+  workers_[0].reset();
+  workers_[1]->membership->set_plan(plan_);
+  ASSERT_TRUE(is_eventually(JobState::kFailed));
+  EXPECT_THAT(master_->status().reason, ::testing::HasSubstr("worker 0"));
+}
+
+TEST_F(ElasticTest, ADeathWithoutAPlanIsTheEndAfterAWhile) {
+  plan_within_ = 300ms;
+  gather({.workers = 2});
+  workers_[0].reset();
+  ASSERT_TRUE(is_eventually(JobState::kFailed));
+  EXPECT_THAT(master_->status().reason, ::testing::HasSubstr("worker 0"));
+}
+
 TEST_F(ElasticTest, WhoWasSilentIsExpelledAndComesBack) {
   start({.workers = 1});
   auto silent = join(1);
   EXPECT_FAILS(silent.get(), InvalidArgument, "this job has 1 workers");
-  const auto observer = net::Connection::open(loop_, master_->address(), {.secret = kSecret});
-  observer->call<Done>(kScale, 0, ScaleRequest{2}, Deadline::in(10s), "more workers");
+  scale(2);
   auto stopped = join(1, /*heartbeat_every=*/900ms);  // longer than the master's patience
   wait_for(workers_[0]->regroup_later, 1);
   regroup({workers_[0].get()});

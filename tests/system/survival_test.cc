@@ -15,6 +15,13 @@ namespace {
 
 using ::testing::HasSubstr;
 
+/// The number behind `field` in the first line that says `words`; 0 if there is none.
+Step number_after(const std::string& log, const std::string& words, const std::string& field) {
+  const std::size_t line = log.find(words);
+  const std::size_t at = line == std::string::npos ? line : log.find(field, line);
+  return at == std::string::npos ? 0 : std::stoull(log.substr(at + field.size()));
+}
+
 /// Among equals.
 class Survival : public DisturbedJob {
  protected:
@@ -58,6 +65,22 @@ TEST_F(Survival, OfAnyNumberOfWorkers) {
     ASSERT_TRUE(master_says("run", std::string(": ") + workers + " workers and"));
   }
   expect_undisturbed(stopped(job));
+}
+
+TEST_F(Survival, NewcomersFollowWhileTheOthersTrain) {
+  // A link on which the state takes several steps.
+  Program job(folder_, trireme(flags("run", "2", "5", {"--throttle", "200mbit"})));
+  ASSERT_GT(member(job, "run", 1, "met the other workers"), 0);
+  ASSERT_TRUE(scale("run", {"3"}));
+  ASSERT_GT(member(job, "run", 2, "met the other workers"), 0);
+  const std::string sources = log("run", "worker-0") + log("run", "worker-1");
+  const Step followed_from = number_after(sources, "a guest follows", " step=");
+  const Step came_in_at = number_after(log("run", "worker-2"), "met the other workers", " step=");
+  EXPECT_GT(followed_from, 0u);
+  EXPECT_GT(came_in_at, followed_from);
+  EXPECT_EQ(log("run", "worker-2").find("took over the state"), std::string::npos) << log("run", "worker-2");
+  EXPECT_EQ(run_trireme(folder_, {"stop", (folder_ / "run").string()}).status, 0);
+  expect_undisturbed(job.wait());
 }
 
 TEST_F(Survival, OfTheMastersDeath) {

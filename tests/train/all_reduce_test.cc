@@ -72,7 +72,7 @@ TEST(AllReduce, ABucketForEachParameterIsTheSameAsOneForAll) {
     const std::vector<Model> models{make_linear(), make_linear()};  // here: threads share the random generator
     run_ranks({2}, [&](Job& job) {
       const Model& model = models[job.rank()];
-      AllReduce strategy(job.ranks(), {.update = {.rule = ps::Rule::kSgd}, .lanes = 2, .bucket_bytes = bucket_bytes});
+      AllReduce strategy(job, {.update = {.rule = ps::Rule::kSgd}, .lanes = 2, .bucket_bytes = bucket_bytes});
       strategy.attach(model);
       strategy.meet({});
       for (Step step = 0; step < 3; ++step) {
@@ -106,7 +106,7 @@ TEST(AllReduce, EverybodyStartsFromTheChiefsModel) {
       for (torch::Tensor& tensor : frozen->parameters()) tensor.fill_(3.0 + job.rank()).set_requires_grad(false);
     }
     const Model model = torch::nn::Sequential(norm, frozen);
-    AllReduce strategy(job.ranks(), {.lanes = 3});
+    AllReduce strategy(job, {.lanes = 3});
     strategy.attach(model);
     strategy.meet({});
     for (const torch::Tensor& tensor : norm->parameters()) EXPECT_EQ(tensor.mean().item<float>(), 1);
@@ -148,7 +148,7 @@ TEST(AllReduce, ParametersThatTakeNoPartAreNoObstacle) {
 TEST(AllReduce, WhoeverAsksToStopStopsAllAfterTheSameStep) {
   for (const Rank asks : {0u, 1u}) {
     run_ranks({2}, [&](Job& job) {
-      AllReduce strategy(job.ranks(), {.lanes = 2});
+      AllReduce strategy(job, {.lanes = 2});
       strategy.attach(make_linear());
       strategy.meet({});
       for (Step step = 0; step < 4; ++step) {
@@ -165,7 +165,7 @@ TEST(AllReduce, WhoeverAsksToStopStopsAllAfterTheSameStep) {
 TEST(AllReduce, AStepOfNobodyChangesNothing) {
   run_ranks({2}, [&](Job& job) {
     const Model model = make_linear();
-    AllReduce strategy(job.ranks(), {.update = {.rule = ps::Rule::kAdam}, .lanes = 2});
+    AllReduce strategy(job, {.update = {.rule = ps::Rule::kAdam}, .lanes = 2});
     strategy.attach(model);
     strategy.meet({});
     const std::string before = hash_parameters(*model.module);
@@ -238,7 +238,7 @@ TEST(AllReduce, WhatIsWrongForAllEndsTheOthersWithItsReason) {
 TEST(AllReduce, AStepThatIsGivenUpLeavesNothingBehind) {
   run_ranks({2}, [&](Job& job) {
     const auto given_up = [&] {
-      AllReduce strategy(job.ranks(), {.lanes = 2, .bucket_bytes = 1});
+      AllReduce strategy(job, {.lanes = 2, .bucket_bytes = 1});
       strategy.attach(make_linear());
       strategy.meet({});
       strategy.begin({.step = 0, .samples = 1, .lr = 0.1});

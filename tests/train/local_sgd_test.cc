@@ -7,6 +7,7 @@
 
 #include "tests/collective/testing.h"
 #include "tests/support/expect_fails.h"
+#include "tests/train/ranks.h"
 
 namespace trireme {
 namespace {
@@ -74,26 +75,26 @@ TEST(LocalSgd, TakesStepsOfItsOwnAndThenTheMean) {
 
 TEST(LocalSgd, MeetingAtEveryStepIsPlainAveraging) {
   std::vector<std::vector<float>> results(4);
-  const auto train = [&](const std::function<std::unique_ptr<Strategy>(collective::Communicator&)>& make,
-                         std::vector<float>* out) {
-    collective::expect_ranks(2, {}, [&](collective::Communicator& ranks) {
+  const auto train = [&](const std::function<std::unique_ptr<Strategy>(Job&)>& make, std::vector<float>* out) {
+    run_ranks({2}, [&](Job& job) {
       const auto toy = std::make_shared<Toy>(1.0f);
-      const auto strategy = make(ranks);
+      const auto strategy = make(job);
       strategy->attach(toy);
       strategy->meet({});
       for (int step = 0; step < 20; ++step) {
-        const float shift = ranks.rank() == 0 ? 0.5f : -1.25f;
+        const float shift = job.rank() == 0 ? 0.5f : -1.25f;
         take_step(*strategy, toy->weight[0].item<float>() + shift);  // each rank its own quadratic
       }
       strategy->leave();
       strategy->refresh();
       const auto* values = toy->weight.data_ptr<float>();
-      out[ranks.rank()].assign(values, values + kWeights);
+      out[job.rank()].assign(values, values + kWeights);
+      job.membership().leave();
     });
   };
-  train([](auto& ranks) { return std::make_unique<LocalSgd>(ranks, LocalSgdOptions{.choice = {.steps = 1}}); },
+  train([](Job& job) { return std::make_unique<LocalSgd>(job.ranks(), LocalSgdOptions{.choice = {.steps = 1}}); },
         &results[0]);
-  train([](auto& ranks) { return std::make_unique<AllReduce>(ranks, AllReduceOptions{.lanes = 2}); }, &results[2]);
+  train([](Job& job) { return std::make_unique<AllReduce>(job, AllReduceOptions{.lanes = 2}); }, &results[2]);
   EXPECT_EQ(results[0], results[1]);
   for (std::size_t k = 0; k < kWeights; ++k) EXPECT_NEAR(results[0][k], results[2][k], 1e-6);
 }

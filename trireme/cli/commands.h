@@ -13,6 +13,7 @@ void add_train(CLI::App& app, Action& action);
 void add_run(CLI::App& app, Action& action);
 void add_resume(CLI::App& app, Action& action);
 void add_scale(CLI::App& app, Action& action);
+void add_stop(CLI::App& app, Action& action);
 void add_status(CLI::App& app, Action& action);
 void add_serve(CLI::App& app, Action& action);
 void add_master(CLI::App& app, Action& action);

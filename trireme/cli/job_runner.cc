@@ -144,6 +144,8 @@ class JobRunner {
                                      std::to_string(spec_.replicas),
                                      "--wait-for-workers",
                                      fmt::format("{}", spec_.wait_for_workers),
+                                     "--plan-within",
+                                     fmt::format("{}", spec_.plan_within),
                                      "--max-views",
                                      std::to_string(spec_.max_views),
                                      "--announce",

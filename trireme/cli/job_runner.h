@@ -20,6 +20,7 @@ struct JobSpec {
   std::uint32_t replicas = 0;     ///< backups of the parameters on other servers
   std::uint32_t restarts = 3;     ///< of each process before it is avoided for a while
   double wait_for_workers = 600;  ///< seconds to wait when too few are left
+  double plan_within = 0;         ///< seconds after the start in which a death waits for the workers' plan
   std::uint64_t max_views = 0;    ///< give up after so many memberships; 0 = never
   std::string transport = "auto";
   std::string throttle;                  ///< experiments: the speed of links, "100mbit"; empty = as fast as they go

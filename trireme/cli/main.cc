@@ -49,6 +49,7 @@ int main(int argc, char** argv) {
   trireme::cli::add_run(app, action);
   trireme::cli::add_status(app, action);
   trireme::cli::add_scale(app, action);
+  trireme::cli::add_stop(app, action);
   trireme::cli::add_serve(app, action);
   trireme::cli::add_master(app, action);
   trireme::cli::add_ckpt(app, action);

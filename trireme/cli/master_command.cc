@@ -32,6 +32,7 @@ struct MasterFlags {
   double hang_after = 3;
   double gather_within = 120;
   double wait_for_workers = 600;
+  double plan_within = 0;
   std::uint64_t max_views = 0;
   bool allow_plain = false;
 };
@@ -110,6 +111,7 @@ int run_master(const MasterFlags& flags) {
                           .hang_after = from_seconds(flags.hang_after),
                           .gather_within = from_seconds(flags.gather_within),
                           .wait_for_members = from_seconds(flags.wait_for_workers),
+                          .plan_within = from_seconds(flags.plan_within),
                           .ledger = lead.ledger(),
                           .max_views = flags.max_views});
   log_info("listens", {{"address", master.address().text()}});
@@ -165,6 +167,11 @@ void add_master(CLI::App& app, Action& action) {
   command
       ->add_option("--wait-for-workers", flags->wait_for_workers,
                    "seconds to wait for more members when too few are left")
+      ->capture_default_str();
+  command
+      ->add_option("--plan-within", flags->plan_within,
+                   "seconds after the start in which a death is not the end of a job whose workers have not said yet "
+                   "that they are elastic; 0: it is")
       ->capture_default_str();
   command->add_option("--max-views", flags->max_views, "give up after so many memberships; 0: never")
       ->capture_default_str();

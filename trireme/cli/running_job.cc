@@ -31,4 +31,9 @@ void RunningJob::scale(const cluster::ScaleRequest& request) {
   master_->call<cluster::Done>(cluster::kScale, 0, request, Deadline::in(kAnswerTime), "the number of processes");
 }
 
+void RunningJob::stop(const std::string& reason) {
+  master_->call<cluster::Done>(cluster::kStop, 0, cluster::StopRequest{reason}, Deadline::in(kAnswerTime),
+                               "the request to stop");
+}
+
 }  // namespace trireme::cli

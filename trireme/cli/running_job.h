@@ -16,6 +16,7 @@ class RunningJob {
 
   cluster::JobStatus status();
   void scale(const cluster::ScaleRequest& request);
+  void stop(const std::string& reason);
 
  private:
   net::Loop loop_{"job-net", 1};

@@ -16,6 +16,9 @@
 namespace trireme::cli {
 namespace {
 
+constexpr double kPlanWithin =
+    10;  // seconds: from the first view on a worker makes its model, and says what it will do
+
 std::string counted(std::uint32_t count, const char* noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
@@ -97,6 +100,7 @@ int train(const TrainFlags& flags, const std::string& config, std::optional<obse
                                       .replicas = parse_replicas(flags.replicas, flags.servers),
                                       .restarts = flags.restarts,
                                       .wait_for_workers = flags.wait_for_workers,
+                                      .plan_within = kPlanWithin,
                                       .max_views = flags.max_views,
                                       .transport = flags.transport,
                                       .throttle = flags.throttle,

@@ -120,17 +120,38 @@ void JobKeeper::join(const net::SessionPtr& session, const net::FrameHeader& hea
   member->last_heard = Clock::now();
   member->heard = true;
   member->done = request.done;
-  member->waits_for_view.emplace(session, header);
   leases_.give_back(member->info.id);
+  if (request.visits && can_be_guest(*member)) return session->reply(header, receive(*member));
+  member->waits_for_view.emplace(session, header);
+  if (!member->in_view && member->info.slot >= wanted(request.role)) return dismiss(*member);
   if (member->in_view && !request.done) {
     log_info("cannot go on in this view", {{"member", who}, {"view", request.view}, {"reason", request.reason}});
   }
   consider_view();
 }
 
+/// While the others are at work, a newcomer need not keep them waiting for what it can do without them.
+bool JobKeeper::can_be_guest(const Member& member) const {
+  return member.state.role == Role::kWorker && !member.in_view && state_ == JobState::kRunning && elastic() && !broken_;
+}
+
+/// The present view with the guest at its end.
+JoinReply JobKeeper::receive(const Member& guest) const {
+  JoinReply reply{.member = guest.info.id, .guest = true, .view = view_};
+  reply.view.workers.push_back(guest.info);
+  reply.view.lane_costs.clear();
+  return reply;
+}
+
+/// One that waits is not needed any more.
+void JobKeeper::dismiss(Member& member) {
+  member.answer({.member = member.info.id, .over = true});
+  member.state.left = true;
+}
+
 /// A process that was no member yet, or is no member any more.
 Member& JobKeeper::admit(std::uint64_t session, const JoinRequest& request, const std::string& who) {
-  const std::uint32_t limit = request.role == Role::kWorker ? wanted_workers_ : wanted_servers_;
+  const std::uint32_t limit = wanted(request.role);
   if (request.slot >= limit) {
     fail<InvalidArgument>("{} cannot join: this job has {} {}s", who, limit, to_string(request.role));
   }
@@ -176,7 +197,7 @@ HeartbeatReply JobKeeper::heartbeat(std::uint64_t session, const Heartbeat& beat
     reply.regroup = broken_ || others_wait() ? Regroup::kNow : Regroup::kAfterStep;
     reply.reason = broken_ ? last_loss_ : decision_.reason;
   }
-  if (!plan_) return reply;
+  if (!plan_ || !member->in_view) return reply;
   board_.add(member->state.slot, beat.work, Clock::now());
   if (beat.last) board_.close_row(Clock::now());
   if (is_chief(beat.member)) reply.rows = board_.take_rows();
@@ -194,6 +215,7 @@ void JobKeeper::set_plan(const Plan& plan) {
         "the same program with the same flags?",
         nlohmann::json(*plan_).dump(), nlohmann::json(plan).dump());
   }
+  if (broken_ && !elastic()) return fail_job(last_loss_);
   save();
   consider_view();
 }
@@ -252,10 +274,8 @@ void JobKeeper::scale(const ScaleRequest& request) {
   log_info("the number of processes is to change", {{"workers", wanted_workers_}, {"servers", wanted_servers_}});
   save();
   for (auto& [id, member] : members_.all()) {  // who only waits to take part is not needed
-    const std::uint32_t wanted = member.state.role == Role::kWorker ? wanted_workers_ : wanted_servers_;
-    if (member.info.slot < wanted || member.in_view || !member.waits_for_view) continue;
-    member.answer({.member = id, .over = true});
-    member.state.left = true;
+    if (member.info.slot < wanted(member.state.role) || member.in_view || !member.waits_for_view) continue;
+    dismiss(member);
   }
   consider_view();
 }

@@ -52,6 +52,7 @@ class JobKeeper {
   bool is_chief(MemberId member) const { return !view_.workers.empty() && view_.workers.front().id == member; }
   std::string missing() const { return describe_missing(options_.shape, members_.states()); }
   ServerWish server_wish() const { return {.servers = wanted_servers_, .copies = 1 + options_.shape.replicas}; }
+  std::uint32_t wanted(Role role) const { return role == Role::kWorker ? wanted_workers_ : wanted_servers_; }
   LeasePlan lease_plan() const;
 
   void take_over(const SavedJob& saved);
@@ -59,6 +60,10 @@ class JobKeeper {
   void save() { save(view_); }
 
   Member& admit(std::uint64_t session, const JoinRequest& request, const std::string& who);
+  bool can_be_guest(const Member& member) const;
+  JoinReply receive(const Member& guest) const;
+  void dismiss(Member& member);
+  bool plan_is_due() const;
   void consider_view();
   Situation situation() const;
   void watch_paces();

@@ -155,6 +155,7 @@ void JobKeeper::tick() {
   if (state_ == JobState::kWaiting && now - waiting_since_ > options_.wait_for_members) {
     fail_job(fmt::format("nobody came within {:.0f} s: {}", seconds(options_.wait_for_members), decision_.reason));
   }
+  if (broken_ && !plan_ && !plan_is_due()) return fail_job(last_loss_);
   for (auto& [id, member] : members_.all()) {
     if (member.alive()) judge(member, now);
   }
@@ -171,9 +172,14 @@ void JobKeeper::judge(Member& member, Clock::time_point now) {
   if (health.lost) lose(member, health.reason);
 }
 
+/// Whether the workers of the first view will soon say what kind of job this is.
+bool JobKeeper::plan_is_due() const {
+  return !plan_ && view_.view == 1 && Clock::now() - view_since_ < options_.plan_within;
+}
+
 /// A member is gone: the others go on without it, or nobody does.
 void JobKeeper::lose(Member& member, const std::string& reason) {
-  if (!elastic()) return fail_job(reason);
+  if (!elastic() && !plan_is_due()) return fail_job(reason);
   member.state.disconnected = true;
   member.waits_for_view.reset();
   if (member.state.role == Role::kWorker) board_.leave(member.state.slot);

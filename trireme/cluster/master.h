@@ -15,6 +15,7 @@ struct MasterOptions {
   std::chrono::milliseconds hang_after = 3s;          ///< a member silent for this long is taken for hung
   std::chrono::milliseconds gather_within = 120s;     ///< how long to wait for all members at the start
   std::chrono::milliseconds wait_for_members = 600s;  ///< how long to wait for more when too few are left
+  std::chrono::milliseconds plan_within = 0s;         ///< how long a death at the start waits for the workers' plan
   Ledger ledger;
   std::uint64_t max_views = 0;  ///< give up after so many memberships; 0 = never
 };

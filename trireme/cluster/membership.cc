@@ -23,8 +23,9 @@ Membership::Membership(net::Loop& loop, MembershipOptions options, Events events
   } else {
     connection_ = connect(options_.master, deadline, /*await_listener=*/true);
   }
-  if (join({}, options_.join_within).over) fail<StaleView>("the job was over before this process could join it");
-  log_info("joined the job",
+  const JoinReply reply = join({.visits = options_.visits}, options_.join_within);
+  if (reply.over) fail<StaleView>("the job was over before this process could join it");
+  log_info(reply.guest ? "is a guest of the job" : "joined the job",
            {{"view", view_.view}, {"workers", view_.workers.size()}, {"servers", view_.servers.size()}});
   thread_ = std::jthread([this](const std::stop_token& stop) { beat(stop); });
 }
@@ -105,18 +106,30 @@ JoinReply Membership::join(JoinRequest request, std::chrono::milliseconds within
   if (reply.over) return reply;
   const std::lock_guard lock(mutex_);
   member_ = reply.member;
+  guest_ = reply.guest;
   view_ = reply.view;
   return reply;
 }
 
 bool Membership::regroup(const std::string& reason, bool done) {
+  const bool visits = options_.visits && !guest() && !done;  // one that was expelled has to get ready again
   const JoinReply reply =
-      join({.member = member(), .view = view().view, .reason = reason, .done = done}, kRegroupWithin);
+      join({.member = member(), .view = view().view, .reason = reason, .done = done, .visits = visits}, kRegroupWithin);
   if (!reply.over) {
-    log_info("goes on in another view",
+    log_info(reply.guest ? "is a guest of the job" : "goes on in another view",
              {{"view", reply.view.view}, {"workers", reply.view.workers.size()}, {"rank", rank()}});
   }
   return !reply.over;
+}
+
+bool Membership::guest() const {
+  const std::lock_guard lock(mutex_);
+  return guest_;
+}
+
+bool Membership::visit() {
+  return !join({.member = member(), .view = view().view, .reason = "looks at the view", .visits = true}, kRegroupWithin)
+              .over;
 }
 
 ViewInfo Membership::view() const {

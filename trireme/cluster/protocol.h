@@ -19,7 +19,7 @@ std::string to_string(Role role);
 
 /// What members and observers may ask the master.
 enum Request : std::uint16_t {
-  kJoin = 1,       ///< JoinRequest -> JoinReply, when there is a view with this process in it
+  kJoin = 1,       ///< JoinRequest -> JoinReply: at once for guests, else when there is a view with this process in it
   kHeartbeat = 2,  ///< Heartbeat -> HeartbeatReply
   kPlan = 3,       ///< Plan -> Done: how long the job is; all workers say the same
   kLease = 4,      ///< LeaseRequest -> LeaseReply: work for asynchronous workers
@@ -46,7 +46,8 @@ struct JoinRequest {
   View view = 0;         ///< the view that it has come from
   std::string reason;    ///< why it cannot stay there
   bool done = false;     ///< it has made all steps: waits for the end, or to make up for a chief that dies before that
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(JoinRequest, role, slot, pid, address, member, view, reason, done)
+  bool visits = false;   ///< a worker that has to get ready first: where others are at work, it can be their guest
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(JoinRequest, role, slot, pid, address, member, view, reason, done, visits)
 };
 
 struct MemberInfo {
@@ -84,8 +85,10 @@ ViewInfo first_view(std::uint32_t workers, const std::vector<net::Address>& serv
 struct JoinReply {
   MemberId member = 0;
   bool over = false;  ///< the job has ended: there is no further view
+  bool guest =
+      false;  ///< not in `view` yet, which is the present one with this process at its end: join again when ready
   ViewInfo view;
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(JoinReply, member, over, view)
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(JoinReply, member, over, guest, view)
 };
 
 /// How long the job is. A unit is one lane of one step: what an asynchronous worker takes at a time.

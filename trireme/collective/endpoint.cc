@@ -1,5 +1,6 @@
 #include "trireme/collective/endpoint.h"
 
+#include <algorithm>
 #include <condition_variable>
 #include <map>
 #include <mutex>
@@ -52,7 +53,7 @@ std::string encode(const LinkName& name) {
 
 LinkName decode(Bytes body) {
   auto wire = net::decode_body<WireName>(body);
-  if (wire.purpose > static_cast<std::uint8_t>(Purpose::kPeer)) {
+  if (wire.purpose > static_cast<std::uint8_t>(Purpose::kGuest)) {
     fail<Corrupt>("a rank asks for a connection of unknown purpose {}", wire.purpose);
   }
   return {wire.view, std::move(wire.group), wire.from, wire.to, static_cast<Purpose>(wire.purpose)};
@@ -157,6 +158,16 @@ class Endpoint::Impl {
     return stream;
   }
 
+  std::optional<ProvenStream> take_guest() {
+    const std::lock_guard lock(mutex_);
+    const auto guest =
+        std::ranges::find(waiting_, Purpose::kGuest, [](const auto& entry) { return entry.first.purpose; });
+    if (guest == waiting_.end()) return std::nullopt;
+    ProvenStream stream = std::move(guest->second);
+    waiting_.erase(guest);
+    return stream;
+  }
+
   void enter_view(View view) {
     {
       const std::lock_guard lock(mutex_);
@@ -217,6 +228,8 @@ ProvenStream Endpoint::connect(const net::Address& peer, const LinkName& name, n
 }
 
 ProvenStream Endpoint::accept(const LinkName& name, Deadline deadline) { return impl_->accept(name, deadline); }
+
+std::optional<ProvenStream> Endpoint::take_guest() { return impl_->take_guest(); }
 
 void Endpoint::enter_view(View view) { impl_->enter_view(view); }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "trireme/base/deadline.h"
@@ -18,11 +19,12 @@ struct EndpointOptions {
   bool allow_plain = false;        ///< accept unencrypted connections from other hosts
 };
 
-/// What two ranks connect for. Each pair has one connection of each.
+/// What two ranks connect for. Each pair has one connection of each, but of the last.
 enum class Purpose : std::uint8_t {
   kWatch,  ///< heartbeats; its end tells of death
   kData,   ///< collectives; between ranks that share memory: the descriptors of segments
   kPeer,   ///< send and recv
+  kGuest,  ///< from somebody who is no rank yet, see `take_guest`
 };
 
 /// Which connection: both ends say the same.
@@ -53,6 +55,10 @@ class Endpoint {
 
   /// Waits for a peer to connect. Throws Timeout; StaleView if a later view is entered meanwhile.
   net::ProvenStream accept(const LinkName& name, Deadline deadline);
+
+  /// Somebody who wants to be told what the ranks of the present view know, if there is one; does not wait. They name
+  /// themselves by any number as `from`.
+  std::optional<net::ProvenStream> take_guest();
 
   /// Connections of earlier views are refused from now on, those waiting are dropped.
   void enter_view(View view);

@@ -59,12 +59,8 @@ void Mesh::connect(Endpoint& endpoint) {
   const auto link = [&](Rank peer) {
     const bool calls = peer < rank();  // the higher rank connects, so that nobody waits for somebody who waits for it
     const bool shares = std::ranges::binary_search(local, peer);
-    net::Transport transport = options_.transport;
-    if (shares) {
-      transport = net::Transport::kShm;
-    } else if (transport == net::Transport::kAuto || transport == net::Transport::kShm) {
-      transport = net::is_loopback(options_.members[peer].host) ? net::Transport::kTcp : net::Transport::kTls;
-    }
+    const net::Transport transport =
+        shares ? net::Transport::kShm : net::network_transport(options_.transport, options_.members[peer]);
     const auto open = [&](Purpose purpose) {
       const LinkName name{.view = options_.view,
                           .group = options_.group,

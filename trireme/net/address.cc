@@ -53,6 +53,11 @@ bool is_loopback(const std::string& host) {
                 : address.is_loopback();
 }
 
+Transport network_transport(Transport wanted, const Address& to) {
+  if (wanted == Transport::kTcp || wanted == Transport::kTls) return wanted;
+  return is_loopback(to.host) ? Transport::kTcp : Transport::kTls;
+}
+
 Transport parse_transport(const std::string& text) {
   if (text == "auto") return Transport::kAuto;
   if (text == "shm") return Transport::kShm;

@@ -35,6 +35,9 @@ enum class Transport {
   kTls,   ///< TLS 1.3, also on loopback
 };
 
+/// How to reach `to` over the network where `wanted` would allow shared memory.
+Transport network_transport(Transport wanted, const Address& to);
+
 /// "auto", "shm", "tcp", "tls". Throws InvalidArgument.
 Transport parse_transport(const std::string& text);
 std::string to_string(Transport transport);

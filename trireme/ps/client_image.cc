@@ -22,7 +22,7 @@ class Client::Network {
     for (std::size_t i = 0; i < client.peers_.size(); ++i) {
       const cluster::MemberInfo& server = client.options_.view.servers[i];
       auto connection = client.peers_[i]
-                            ? client.dial(server, network_transport(client.options_.transport, server.address))
+                            ? client.dial(server, net::network_transport(client.options_.transport, server.address))
                             : nullptr;
       const std::lock_guard lock(client.peers_mutex_);
       client.network_.push_back(std::move(connection));

@@ -22,11 +22,6 @@ void refuse(const Told& told, const std::exception_ptr& failure) {
 
 }  // namespace
 
-net::Transport network_transport(net::Transport wanted, const net::Address& to) {
-  if (wanted == net::Transport::kTcp || wanted == net::Transport::kTls) return wanted;
-  return net::is_loopback(to.host) ? net::Transport::kTcp : net::Transport::kTls;
-}
-
 Replica::Replica(net::Loop& loop, ReplicaOptions options, std::vector<ReplicatedShard> shards)
     : loop_(loop), options_(std::move(options)), shards_(std::move(shards)) {
   for (const ReplicatedShard& shard : shards_) {
@@ -77,12 +72,13 @@ void Replica::run(const std::stop_token& stop) try {
 
 /// Brings the backup into our view and asks what it has.
 SyncReply Replica::connect() {
-  auto connection = net::Connection::open(loop_, options_.backup.address,
-                                          {.secret = options_.secret,
-                                           .transport = network_transport(options_.transport, options_.backup.address),
-                                           .peer_name = fmt::format("backup server {}", options_.backup.slot),
-                                           .deadline = Deadline::in(options_.timeout),
-                                           .await_listener = false});
+  auto connection =
+      net::Connection::open(loop_, options_.backup.address,
+                            {.secret = options_.secret,
+                             .transport = net::network_transport(options_.transport, options_.backup.address),
+                             .peer_name = fmt::format("backup server {}", options_.backup.slot),
+                             .deadline = Deadline::in(options_.timeout),
+                             .await_listener = false});
   {
     const std::lock_guard lock(mutex_);
     if (failure_) std::rethrow_exception(failure_);

@@ -28,9 +28,6 @@ enum class CrashPoint {
 };
 using CrashHook = std::function<void(CrashPoint)>;
 
-/// How to reach `to` over the network where `wanted` would allow shared memory.
-net::Transport network_transport(net::Transport wanted, const net::Address& to);
-
 struct ReplicaOptions {
   cluster::MemberInfo backup;
   OpenRequest open;  ///< what brings the backup into the view, and tells it the tables

@@ -8,14 +8,16 @@ namespace trireme {
 namespace {
 
 constexpr std::size_t kLineFloats = 16;    // buckets begin on a cache line
+constexpr int kTriesToFollow = 3;          // each is a copy of all the state, made for nothing if the view ends
+constexpr auto kFollowWithin = 30s;        // for the last step or two, while the others wait
 constexpr double kMostSamples = 1u << 24;  // up to here a float counts exactly
 
 std::size_t whole_lines(std::size_t floats) { return (floats + kLineFloats - 1) / kLineFloats * kLineFloats; }
 
 }  // namespace
 
-AllReduce::AllReduce(collective::Communicator& ranks, AllReduceOptions options)
-    : ranks_(ranks), options_(std::move(options)) {}
+AllReduce::AllReduce(Job& job, AllReduceOptions options)
+    : job_(job), options_(std::move(options)), guests_(job.endpoint(), job.place().bits_per_second) {}
 
 void AllReduce::attach(const Model& model) {
   model_ = model;
@@ -23,25 +25,120 @@ void AllReduce::attach(const Model& model) {
   buckets_ = Buckets(parameters_.elements(), options_.bucket_bytes);
 }
 
+// ---- Guests: workers that are about to come in.
+
+void AllReduce::follow() {
+  for (int tries = 0; tries < kTriesToFollow && job_.guest(); ++tries) {
+    if (try_to_follow() || !job_.visit()) return;
+  }
+}
+
+/// Follows one of the members until hardly anything is missing. False if it ends before.
+bool AllReduce::try_to_follow() {
+  const cluster::ViewInfo view = job_.view();
+  const std::size_t members = view.workers.size() - 1;
+  const auto source = static_cast<Rank>(view.workers.back().id % members);  // not all guests the same
+  try {
+    const net::Address& address = view.workers[source].address;
+    const collective::LinkName name{.view = view.view,
+                                    .group = "",
+                                    .from = static_cast<Rank>(view.workers.back().id),
+                                    .to = source,
+                                    .purpose = collective::Purpose::kGuest};
+    const Deadline deadline = Deadline::in(10s);
+    collective::Stream stream(
+        job_.endpoint().connect(address, name, net::network_transport(job_.place().transport, address), deadline),
+        collective::Stream::Side::kConnected, deadline);
+    auto follower = std::make_unique<StateFollower>(std::move(stream), follower_options());
+    const std::lock_guard lock(mutex_);
+    follower_ = std::move(follower);
+  } catch (const Error& problem) {
+    log_info("cannot follow the job yet", {{"reason", problem.what()}});
+    return false;
+  }
+  if (const std::string known = job_.failure(); !known.empty()) fail<PeerLost>("{}", known);
+  return follower_->wait_until_near();
+}
+
+FollowerOptions AllReduce::follower_options() {
+  FollowerOptions options;
+  const TrainingState whole = *state();
+  for (const NamedParameter& piece : whole.tensors) options.state.push_back(piece.tensor);
+  for (const std::size_t elements : parameters_.elements()) options.change_bytes += elements * sizeof(float);
+  for (const torch::Tensor& buffer : model_.module->buffers()) options.change_bytes += buffer.nbytes();
+  options.on_state = [this] { parameters_.publish_all(); };
+  options.on_change = [this](const StepChange& change, Bytes bytes) { repeat(change, bytes); };
+  return options;
+}
+
+/// Makes a step that the others have made.
+void AllReduce::repeat(const StepChange& change, Bytes gradients_and_buffers) {
+  const std::byte* from = gradients_and_buffers.data();
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const std::span sums{reinterpret_cast<const float*>(from), parameters_.elements()[i]};
+    if (change.updated) parameters_.update(i, change.input, sums);
+    from += sums.size_bytes();
+  }
+  if (change.updated) parameters_.publish_all();
+  for (const torch::Tensor& buffer : model_.module->buffers()) {
+    buffer.copy_(torch::from_blob(const_cast<std::byte*>(from), buffer.sizes(), buffer.scalar_type()));
+    from += buffer.nbytes();
+  }
+}
+
+/// Between two steps.
+void AllReduce::tell_guests(const StepChange& change) {
+  if (guests_.any()) {
+    std::vector<Bytes> parts;
+    std::vector<torch::Tensor> buffers;  // kept until they are copied
+    for (const std::span<float> sums : gradients_) parts.push_back(std::as_bytes(sums));
+    for (const torch::Tensor& buffer : model_.module->buffers()) {
+      buffers.push_back(buffer.detach().to(torch::kCPU).contiguous());
+      parts.emplace_back(static_cast<const std::byte*>(buffers.back().data_ptr()), buffer.nbytes());
+    }
+    guests_.add(change, parts);
+  }
+  guests_.welcome(at_, [this] { return state()->tensors; });
+}
+
+void AllReduce::interrupt(const std::string& reason) {
+  const std::lock_guard lock(mutex_);
+  if (ranks_ != nullptr) ranks_->abort(reason);
+  if (follower_) follower_->interrupt();
+}
+
+// ---- Views.
+
 Step AllReduce::meet(const Restore& restore) {
+  guests_.end();
+  {
+    collective::Communicator& ranks = job_.ranks();
+    const std::lock_guard lock(mutex_);
+    ranks_ = &ranks;
+  }
+  if (follower_) {  // the others have met this worker, and end what they tell it
+    if (const auto followed = follower_->finish(Deadline::in(kFollowWithin))) at_ = *followed;
+    const std::lock_guard lock(mutex_);
+    follower_.reset();
+  }
   message_pending_ = {};  // of a step that was given up
   reductions_.clear();
   buffer_sync_.reset();
-  reduce_ = {.lanes = options_.deal ? options_.deal() : deal_lanes(options_.lanes, ranks_.size())};
-  if (at_.fresh && ranks_.rank() == 0 && restore) {
+  reduce_ = {.lanes = job_.view().deal(options_.lanes)};
+  if (at_.fresh && ranks_->rank() == 0 && restore) {
     if (const auto restored = restore(state()->tensors, /*initial=*/true)) at_ = *restored;
     parameters_.publish_all();
   }
-  const Levelled levelled = share_state(ranks_, at_, state()->tensors);
+  const Levelled levelled = share_state(*ranks_, at_, state()->tensors);
   at_ = levelled.at;
   at_.fresh = false;
   if (levelled.taken) parameters_.publish_all();
   allocate_buckets();
-  buffer_sync_.emplace(ranks_, *model_.module, options_.buffers, reduce_);
-  log_info("met the other workers", {{"view", ranks_.view()},
-                                     {"rank", ranks_.rank()},
-                                     {"ranks", ranks_.size()},
-                                     {"over", ranks_.transport()},
+  buffer_sync_.emplace(*ranks_, *model_.module, options_.buffers, reduce_);
+  log_info("met the other workers", {{"view", ranks_->view()},
+                                     {"rank", ranks_->rank()},
+                                     {"ranks", ranks_->size()},
+                                     {"over", ranks_->transport()},
                                      {"step", at_.version}});
   return at_.version;
 }
@@ -60,13 +157,13 @@ void AllReduce::allocate_buckets() {
   };
   std::size_t total = 0;
   for (std::size_t bucket = 0; bucket < buckets_.count(); ++bucket) total += whole_lines(floats_of(bucket));
-  memory_ = ranks_.allocate(total * sizeof(float));
+  memory_ = ranks_->allocate(total * sizeof(float));
   bucket_memory_.clear();
   auto* next = reinterpret_cast<float*>(memory_.get());
   gradients_.resize(parameters_.size());
   for (std::size_t bucket = 0; bucket < buckets_.count(); ++bucket) {
     bucket_memory_.emplace_back(next, floats_of(bucket));
-    reductions_.emplace_back(ranks_, options_.codec, floats_of(bucket), reduce_);
+    reductions_.emplace_back(*ranks_, options_.codec, floats_of(bucket), reduce_);
     float* at = next;
     for (const std::uint32_t i : buckets_.members(bucket)) {
       gradients_[i] = {at, parameters_.elements()[i]};
@@ -82,7 +179,7 @@ void AllReduce::begin(const StepInfo& info) {
   full_.assign(buckets_.count(), false);
   started_ = 0;
   message_ = {static_cast<float>(info.samples), info.stop ? 1.0f : 0.0f, info.regroup ? 1.0f : 0.0f};
-  message_pending_ = Pending(ranks_, collective::all_reduce(std::span<float>(message_)));
+  message_pending_ = Pending(*ranks_, collective::all_reduce(std::span<float>(message_)));
 }
 
 void AllReduce::add(std::size_t i) {
@@ -105,15 +202,19 @@ Commit AllReduce::finish() {
   for (CodedReduce& reduction : reductions_) reduction.finish();
   buffer_sync_->wait();
   // From here on nothing depends on anybody else: the step is made, or (above) it is not.
+  ps::UpdateInput input{.step = at_.updates, .lr = info_.lr};
   if (all.samples > 0) {  // else an empty last batch: a step, but nothing to learn from it
-    const ps::UpdateInput input{.step = ++at_.updates, .lr = info_.lr, .gradient_scale = 1 / all.samples};
+    input.step = ++at_.updates;
+    input.gradient_scale = 1 / all.samples;
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       parameters_.update(i, input, gradients_[i]);
       parameters_.publish(i);
     }
   }
   buffer_sync_->apply();
-  return {.version = ++at_.version, .counted = true, .stop = all.stop, .regroup = all.regroup};
+  ++at_.version;
+  tell_guests({.after = at_, .updated = all.samples > 0, .input = input});
+  return {.version = at_.version, .counted = true, .stop = all.stop, .regroup = all.regroup};
 }
 
 AllReduce::Message AllReduce::read_message() const {
@@ -124,10 +225,10 @@ AllReduce::Message AllReduce::read_message() const {
   return {.samples = samples, .stop = stop > 0, .regroup = regroup > 0};
 }
 
-void AllReduce::leave() { ranks_.run(collective::barrier()); }  // somebody may still read this worker's memory
+void AllReduce::leave() { ranks_->run(collective::barrier()); }  // somebody may still read this worker's memory
 
 std::optional<Communication> AllReduce::communication() const {
-  const collective::Traffic traffic = ranks_.traffic();
+  const collective::Traffic traffic = ranks_->traffic();
   Communication result{.wire_bytes = traffic.sent_bytes + traffic.shared_bytes};
   std::uint64_t gradient_bytes = 0;
   for (std::size_t bucket = 0; bucket < reductions_.size(); ++bucket) {
@@ -135,7 +236,7 @@ std::optional<Communication> AllReduce::communication() const {
     result.encode_seconds += reductions_[bucket].encode_seconds();
   }
   // What a rank has to give and to get for a sum: all but its own slice, twice (Patarasuk & Yuan 2009).
-  result.plain_bytes = at_.version * gradient_bytes * 2 * (ranks_.size() - 1) / ranks_.size();
+  result.plain_bytes = at_.version * gradient_bytes * 2 * (ranks_->size() - 1) / ranks_->size();
   return result;
 }
 

@@ -3,6 +3,7 @@
 #include <array>
 #include <deque>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <vector>
 
@@ -11,16 +12,17 @@
 #include "trireme/train/buffer_sync.h"
 #include "trireme/train/coded_reduce.h"
 #include "trireme/train/host_parameters.h"
+#include "trireme/train/job.h"
 #include "trireme/train/pending.h"
 #include "trireme/train/shared_state.h"
-#include "trireme/train/strategy.h"
+#include "trireme/train/state_feed.h"
+#include "trireme/train/state_follower.h"
 
 namespace trireme {
 
 struct AllReduceOptions {
   ps::UpdateConfig update;
   Lane lanes = 1;  ///< of the whole job; the result depends on it, not on the number of workers
-  std::function<std::vector<LaneRange>()> deal = {};  ///< which are whose in the present view; null = even shares
   BufferPolicy buffers = BufferPolicy::kAverage;
   codec::Spec codec = {};               ///< how gradients travel
   std::size_t bucket_bytes = 4u << 20;  ///< gradients are sent when this much of them is ready
@@ -35,13 +37,15 @@ struct AllReduceOptions {
 /// worker's encoding leaves out stays with that worker.
 ///
 /// Parameters change only once all sums of a step are there. So a worker that is lost in the middle of a step leaves
-/// the others before it, or after it, and never in between: `meet` brings them together again.
+/// the others before it, or after it, and never in between: `meet` brings them together again. Who comes later follows
+/// the others' steps, from one copy of their state on, until it takes part.
 class AllReduce final : public Strategy {
  public:
-  /// `ranks` are the job's workers; it outlives this object.
-  AllReduce(collective::Communicator& ranks, AllReduceOptions options);
+  /// `job` outlives this object.
+  AllReduce(Job& job, AllReduceOptions options);
 
   void attach(const Model& model) override;
+  void follow() override;
   Step meet(const Restore& restore) override;
   void begin(const StepInfo& info) override;
   std::span<float> gradient(std::size_t i) override { return gradients_[i]; }
@@ -51,7 +55,7 @@ class AllReduce final : public Strategy {
   void refresh() override {}  // the parameters are always up to date
   void leave() override;
   std::optional<TrainingState> state() override;
-  void interrupt(const std::string& reason) override { ranks_.abort(reason); }
+  void interrupt(const std::string& reason) override;
   std::optional<Communication> communication() const override;
 
  private:
@@ -63,11 +67,16 @@ class AllReduce final : public Strategy {
   };
   static constexpr std::size_t kMessageFloats = 3;
 
+  bool try_to_follow();
+  FollowerOptions follower_options();
+  void repeat(const StepChange& change, Bytes gradients_and_buffers);
+  void tell_guests(const StepChange& change);
   void allocate_buckets();
   Message read_message() const;
 
-  collective::Communicator& ranks_;
+  Job& job_;
   AllReduceOptions options_;
+  collective::Communicator* ranks_ = nullptr;  // the job's, from the first meeting on
   collective::ReduceOptions reduce_;
   Model model_;
   HostParameters parameters_;
@@ -83,6 +92,9 @@ class AllReduce final : public Strategy {
   std::array<float, kMessageFloats> message_{};
   Pending message_pending_;             // last, as the next: they work on the memory above
   std::deque<CodedReduce> reductions_;  // by bucket
+  StateFeeds guests_;
+  std::mutex mutex_;                         // for interrupt; only the training thread sets the follower
+  std::unique_ptr<StateFollower> follower_;  // while this worker is about to come in
 };
 
 }  // namespace trireme

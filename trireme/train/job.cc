@@ -86,6 +86,7 @@ Job::Job(cluster::JobEnvironment place, bool alone)
                                  .master = place_.master,
                                  .find_master = cluster::make_master_finder(place_.store),
                                  .own_address = endpoint_.address(),
+                                 .visits = true,
                                  .secret = place_.secret,
                                  .transport = place_.transport},
       cluster::Membership::Events{.on_abort = [this](const std::string& reason) { abort(reason); },
@@ -97,9 +98,14 @@ Job::Job(cluster::JobEnvironment place, bool alone)
                                       },
                                   .on_regroup = [this](View view, cluster::Regroup when,
                                                        const std::string& reason) { on_regroup(view, when, reason); }});
-  const View first = view().view;
+  note_view();
+}
+
+/// A guest is in no view.
+void Job::note_view() {
+  const View entered = guest() ? 0 : view().view;
   const std::lock_guard lock(mutex_);
-  entered_ = first;
+  entered_ = entered;
 }
 
 Job::~Job() {
@@ -125,6 +131,7 @@ void Job::start_master() {
 
 collective::Communicator& Job::ranks() {
   if (ranks_) return *ranks_;
+  if (guest() && !regroup("takes part")) fail<StaleView>("the job was over before this process could take part");
   const cluster::ViewInfo members = view();
   auto ranks = std::make_unique<collective::Communicator>(
       endpoint_, collective::CommunicatorOptions{.rank = rank(),
@@ -159,16 +166,19 @@ bool Job::regroup_wanted() const { return regroup_wanted_.load() == view().view 
 bool Job::regroup(const std::string& reason, bool done) {
   if (const std::string known = failure(); !known.empty()) fail<PeerLost>("{}", known);
   if (!membership_->regroup(reason, done)) return false;
+  note_view();
+  if (!ranks_ || guest()) return true;
   const cluster::ViewInfo members = view();
-  {
-    const std::lock_guard lock(mutex_);
-    entered_ = members.view;
-  }
-  if (!ranks_) return true;
   ranks_->reconfigure(rank(), members.view, members.worker_addresses());
   const std::lock_guard lock(mutex_);  // what was heard while it connected
   if (!failure_.empty()) ranks_->abort(failure_);
   if (broken_ == entered_) ranks_->abort(broken_because_);
+  return true;
+}
+
+bool Job::visit() {
+  if (!membership_->visit()) return false;
+  note_view();
   return true;
 }
 

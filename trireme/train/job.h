@@ -45,9 +45,19 @@ class Job {
   cluster::Membership& membership() { return *membership_; }
   net::Loop& loop() { return loop_; }
 
-  /// All workers of the job as equals. The first call connects to them and blocks until all have made it; it throws
-  /// Timeout naming who is missing, PeerLost. The failure of the job makes what they do together fail with its reason.
-  /// Called by one thread.
+  /// Whether this process has come while the others are at work, and is not one of them yet: `rank` and `view` are then
+  /// what they would be, and nobody waits for it. It takes part from the next `regroup` on; see Membership::guest.
+  bool guest() const { return membership_->guest(); }
+
+  /// Learns what the others' view is now. As `regroup` if they are not at work any more.
+  bool visit();
+
+  /// Where other workers, and guests, reach this one.
+  collective::Endpoint& endpoint() { return endpoint_; }
+
+  /// All workers of the job as equals. A guest takes part from then on. The first call connects to them and blocks
+  /// until all have made it; it throws Timeout naming who is missing, PeerLost. The failure of the job makes what they
+  /// do together fail with its reason. Called by one thread.
   collective::Communicator& ranks();
 
   /// Forgets them, where they were needed for once only: later views need not connect everybody with everybody.
@@ -58,8 +68,8 @@ class Job {
   bool regroup_wanted() const;
 
   /// Goes to the next view: `ranks` are then its workers. Blocks until there is one; false if the job has ended
-  /// instead. See Membership::regroup. Throws PeerLost with the reason if the job has failed or the new ranks cannot be
-  /// reached: then the next try may do better.
+  /// instead. See Membership::regroup; afterwards it may be a guest. Throws PeerLost with the reason if the job has
+  /// failed or the new ranks cannot be reached: then the next try may do better.
   bool regroup(const std::string& reason, bool done = false);
 
   /// Where this run leaves its files. On the chief, who writes them; elsewhere perhaps nothing.
@@ -89,6 +99,7 @@ class Job {
 
   explicit Job(cluster::JobEnvironment place, bool alone);
   void start_master();
+  void note_view();
   void abort(const std::string& reason);
   void on_regroup(View view, cluster::Regroup when, const std::string& reason);
 

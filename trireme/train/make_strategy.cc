@@ -28,11 +28,9 @@ std::unique_ptr<Strategy> make_strategy(Job& job, const TrainOptions& options) {
       return make_parameter_server(job, options, {.mode = ps::Consistency::Mode::kBsp});
     case Kind::kAllReduce:
       return std::make_unique<AllReduce>(
-          job.ranks(), AllReduceOptions{.update = options.optimizer,
-                                        .lanes = options.lanes,
-                                        .deal = [&job, lanes = options.lanes] { return job.view().deal(lanes); },
-                                        .buffers = options.buffers,
-                                        .codec = options.codec});
+          job,
+          AllReduceOptions{
+              .update = options.optimizer, .lanes = options.lanes, .buffers = options.buffers, .codec = options.codec});
     case Kind::kLocalSgd:
       return std::make_unique<LocalSgd>(job.ranks(), LocalSgdOptions{.update = options.optimizer,
                                                                      .choice = options.strategy.local_sgd,

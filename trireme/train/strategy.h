@@ -67,6 +67,10 @@ class Strategy {
   /// Takes over the parameters: they will live where the strategy wants them. Called once; talks to nobody.
   virtual void attach(const Model& model) = 0;
 
+  /// For a guest of the job, after `attach`: takes as much of the others' state as can be had while they train, and
+  /// returns when it makes no sense to wait any longer before it takes part. Whatever it did not get comes with `meet`.
+  virtual void follow() {}
+
   /// Brings all workers of the present view to the same state: that of whoever is furthest; or, where nobody has any,
   /// what the chief gets from `restore` (null: nothing), or its initial values. After `attach`, and again in every
   /// later view. A collective call. Returns the step to go on with. Throws PeerLost, Timeout, StaleView.

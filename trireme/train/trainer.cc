@@ -22,12 +22,6 @@ namespace trireme {
 
 namespace {
 
-/// Whether somebody else's end, or silence, is behind it: then another view may do better.
-bool is_loss(const std::exception& problem) {
-  return dynamic_cast<const PeerLost*>(&problem) != nullptr || dynamic_cast<const Timeout*>(&problem) != nullptr ||
-         dynamic_cast<const StaleView*>(&problem) != nullptr;
-}
-
 constexpr double kPauseApart = 60;  // seconds: short epochs are no reason to wait for the slowest again and again
 
 /// After how many steps leased work pauses, so that what the servers hold can be saved.
@@ -40,16 +34,6 @@ std::string launch_id(const std::string& secret) {
   Sha256 hash;
   hash.add(as_bytes(secret));
   return hash.hex().substr(0, 8);
-}
-
-/// Whoever fails tells the others at once, so that they do not wait for a deadline. But who only lost a peer lets the
-/// master speak first: it knows who died. Nobody is told of what a restarted process may do better: its end is noticed,
-/// and the others go on.
-void tell_failure(Job& job, const std::exception& problem) {
-  const bool lost_peer = is_loss(problem);
-  const std::string known = lost_peer ? job.wait_for_failure(Deadline::in(1s)) : job.failure();
-  const bool for_all = dynamic_cast<const InvalidArgument*>(&problem) != nullptr;
-  if (known.empty() && for_all) job.membership().leave(problem.what());
 }
 
 }  // namespace
@@ -91,6 +75,8 @@ class Trainer::Run final : public TrainControl {
   TrainResult train() {
     for (;;) {
       try {
+        prepare();
+        if (job_.guest() && !come_in()) return result();
         enter_view();
         const Ending ending = take_steps();
         if (ending == Ending::kRegroup) {
@@ -120,22 +106,33 @@ class Trainer::Run final : public TrainControl {
  private:
   enum class Ending { kDone, kRegroup };
 
+  void prepare() {
+    if (strategy_) return;
+    strategy_ = make_strategy(job_, options_);
+    failure_watch_.emplace(job_, *strategy_);
+    strategy_->attach(model_);
+    computer_.emplace(model_, options_, train_->sample_shape());
+  }
+
+  /// The others are at work: takes from them what can be had meanwhile, and is then one of them. False if they have
+  /// ended the job, or this process was asked to go.
+  bool come_in() {
+    strategy_->follow();
+    return !termination_requested() && (!job_.guest() || job_.regroup("is ready to take part"));
+  }
+
   /// Becomes one of the workers of the present view, with the state that they all have.
   void enter_view() {
-    if (!strategy_) {
-      strategy_ = make_strategy(job_, options_);
-      failure_watch_.emplace(job_, *strategy_);
-      strategy_->attach(model_);
-      computer_.emplace(model_, options_, train_->sample_shape());
-      if (options_.timeline) start_timeline();
-    }
     const Step step = strategy_->meet([this](const auto& state, bool initial) { return restore(state, initial); });
     if (!plan_.leased) {
       if (in_flight_ && in_flight_->step < step) trace(observe::StepEvent::Kind::kCommit, *in_flight_);
       clock_ = next_step_ = step;
     }
     in_flight_.reset();
-    if (started_ == Deadline::Clock::time_point{}) started_ = Deadline::Clock::now();
+    if (started_ == Deadline::Clock::time_point{}) {
+      started_ = Deadline::Clock::now();
+      if (options_.timeline) start_timeline();
+    }
     epoch_ = sampler_->epoch_of(clock_);
     stream_ = plan_.leased ? make_leased_stream(train_, sampler_, job_.membership())
                            : make_fixed_stream(train_, sampler_, job_.view().deal(options_.lanes)[job_.rank()], clock_,
