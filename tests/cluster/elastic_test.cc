@@ -172,6 +172,18 @@ TEST_F(ElasticTest, WhereNobodyIsAtWorkAGuestIsAMember) {
   EXPECT_EQ(guest->membership->rank(), 0u);
 }
 
+TEST_F(ElasticTest, WhoWaitsInReserveIsNoGuest) {
+  plan_.lanes = 1;
+  start({.workers = 1});
+  scale(2);
+  auto reserve = join(1, 20ms, /*visits=*/true);
+  EXPECT_EQ(reserve.wait_for(300ms), std::future_status::timeout);
+  workers_[0].reset();
+  workers_[0] = reserve.get();
+  EXPECT_FALSE(workers_[0]->membership->guest());
+  EXPECT_EQ(workers_[0]->membership->view().view, 2u);
+}
+
 TEST_F(ElasticTest, AGuestThatIsNotNeededAnyMoreIsSentAway) {
   start({.workers = 1});
   scale(2);

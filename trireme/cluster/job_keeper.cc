@@ -130,9 +130,11 @@ void JobKeeper::join(const net::SessionPtr& session, const net::FrameHeader& hea
   consider_view();
 }
 
-/// While the others are at work, a newcomer need not keep them waiting for what it can do without them.
+/// While the others are at work, a newcomer need not keep them waiting for what it can do without them. One for whom
+/// there is no room waits in reserve, and costs them nothing.
 bool JobKeeper::can_be_guest(const Member& member) const {
-  return member.state.role == Role::kWorker && !member.in_view && state_ == JobState::kRunning && elastic() && !broken_;
+  return member.state.role == Role::kWorker && !member.in_view && state_ == JobState::kRunning && elastic() &&
+         !broken_ && view_.workers.size() < most_workers();
 }
 
 /// The present view with the guest at its end.

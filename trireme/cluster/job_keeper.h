@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
@@ -53,6 +54,7 @@ class JobKeeper {
   std::string missing() const { return describe_missing(options_.shape, members_.states()); }
   ServerWish server_wish() const { return {.servers = wanted_servers_, .copies = 1 + options_.shape.replicas}; }
   std::uint32_t wanted(Role role) const { return role == Role::kWorker ? wanted_workers_ : wanted_servers_; }
+  std::uint32_t most_workers() const { return std::min(plan_->lanes, wanted_workers_); }  // one lane each, at least
   LeasePlan lease_plan() const;
 
   void take_over(const SavedJob& saved);

@@ -36,7 +36,7 @@ void JobKeeper::consider_view() {
 
 Situation JobKeeper::situation() const {
   return {.shape = options_.shape,
-          .most_workers = std::min(plan_->lanes, wanted_workers_),
+          .most_workers = most_workers(),
           .broken = broken_,
           .no_server = !view_.shards.empty() && !members_.any_alive(Role::kServer),
           .balance = lane_costs_.empty() ? "" : "lanes move to faster workers: " + describe(stragglers_),
