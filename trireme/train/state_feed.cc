@@ -17,7 +17,7 @@ namespace trireme {
 namespace {
 
 constexpr auto kHelloWithin = 5s;
-constexpr std::size_t kLeastBacklog = 64 * kMiB;  // a small state is no reason to give up early
+constexpr std::uint64_t kLeastBacklog = 64 * kMiB;  // a small state is no reason to give up early
 
 Bytes bytes_of(const torch::Tensor& tensor) {
   return {static_cast<const std::byte*>(tensor.data_ptr()), tensor.nbytes()};
@@ -36,7 +36,7 @@ struct StateFeeds::Message {
 class StateFeeds::Feed {
  public:
   Feed(net::ProvenStream guest, std::uint64_t bits_per_second, const std::shared_ptr<const Message>& state)
-      : most_waiting_(std::max<std::uint64_t>(kLeastBacklog, state->header.bytes)), peer_(guest.peer) {
+      : state_bytes_(state->header.bytes), peer_(guest.peer) {
     waiting_.push_back(state);
     thread_ = std::jthread([this, bits_per_second, taken = std::make_shared<net::ProvenStream>(std::move(guest))](
                                const std::stop_token& stop) { run(stop, std::move(*taken), bits_per_second); });
@@ -53,12 +53,13 @@ class StateFeeds::Feed {
       const std::lock_guard lock(mutex_);
       if (ended_) return;
       waiting_bytes_ += message->header.bytes;
-      if (waiting_bytes_ > most_waiting_) {
+      ended_ = message->header.kind == StateHeader::Kind::kEnd;
+      if (waiting_bytes_ > (ended_ ? state_bytes_ : std::max(kLeastBacklog, state_bytes_))) {
         log_info("a guest cannot keep up with the steps: it gets the rest when it comes in", {{"guest", peer_}});
         waiting_.clear();
         message = std::make_shared<const Message>();
+        ended_ = true;
       }
-      ended_ = message->header.kind == StateHeader::Kind::kEnd;
       waiting_.push_back(std::move(message));
     }
     changed_.notify_one();
@@ -105,16 +106,26 @@ class StateFeeds::Feed {
       header = message->header;
       header.behind = static_cast<std::uint32_t>(waiting_.size());
     }
-    stream_->send_all({reinterpret_cast<const std::byte*>(&header), sizeof(header)}, Deadline::in(kStateBlockWithin));
+    send_header(header);
     for (Bytes left = message->bytes(); !left.empty(); left = left.subspan(std::min(left.size(), kStateBlock))) {
       stream_->send_all(left.first(std::min(left.size(), kStateBlock)), Deadline::in(kStateBlockWithin));
     }
-    const std::lock_guard lock(mutex_);
-    if (header.kind == StateHeader::Kind::kChange) waiting_bytes_ -= std::min(waiting_bytes_, header.bytes);
-    return header.kind != StateHeader::Kind::kEnd;
+    if (header.kind == StateHeader::Kind::kEnd) return false;
+    bool all = false;
+    {
+      const std::lock_guard lock(mutex_);
+      if (header.kind == StateHeader::Kind::kChange) waiting_bytes_ -= header.bytes;
+      all = waiting_.empty();
+    }
+    if (all) send_header({.kind = StateHeader::Kind::kAll, .version = header.version, .updates = header.updates});
+    return true;
   }
 
-  const std::uint64_t most_waiting_;
+  void send_header(const StateHeader& header) {
+    stream_->send_all({reinterpret_cast<const std::byte*>(&header), sizeof(header)}, Deadline::in(kStateBlockWithin));
+  }
+
+  const std::uint64_t state_bytes_;
   const std::string peer_;
   mutable std::mutex mutex_;  // guards all below but the thread
   std::condition_variable_any changed_;

@@ -15,8 +15,8 @@ namespace trireme {
 /// between two steps, and then what every step changes. So when they come in, they have what the others have, and
 /// nobody waits while it is sent.
 ///
-/// Called by the training thread; one thread per guest sends. A guest that is slower than the steps is given up when
-/// as much waits for it as the whole state: it gets the rest when it comes in.
+/// Called by the training thread; one thread per guest sends. If more waits for a guest than the whole state would be,
+/// it is given up: it gets all of it when it comes in.
 class StateFeeds {
  public:
   /// `endpoint` is where guests come to; it outlives this object.

@@ -13,7 +13,7 @@ namespace trireme {
 namespace {
 
 constexpr auto kStepWithin = 600s;  // the members may be slow, or evaluating; the end of the source is noticed
-constexpr std::uint32_t kNear = 1;  // messages behind: those that are made while one is on its way
+constexpr int kPatience = 3;        // steps
 
 std::uint64_t bytes_of(const std::vector<torch::Tensor>& tensors) {
   std::uint64_t bytes = 0;
@@ -75,20 +75,34 @@ bool StateFollower::take_message() {
   StateHeader header;
   stream_.recv_all({reinterpret_cast<std::byte*>(&header), sizeof(header)}, Deadline::in(kStepWithin));
   if (header.kind == StateHeader::Kind::kEnd) return false;
+  bool near = false;
   if (header.kind == StateHeader::Kind::kState) {
     take_state(header);
   } else if (header.kind == StateHeader::Kind::kChange && at_) {
     take_change(header);
+    near = makes_no_progress(header.behind);
+  } else if (header.kind == StateHeader::Kind::kAll && at_ && at_->version == header.version) {
+    near = true;
   } else {
     fail<Corrupt>("{} sends what is no state", stream_.peer());
   }
   {
     const std::lock_guard lock(mutex_);
     at_ = {.fresh = false, .version = header.version, .updates = header.updates};
-    near_ = near_ || header.behind <= kNear;
+    near_ = near_ || near;
   }
   changed_.notify_all();
   return true;
+}
+
+/// On a link that is hardly faster than the steps it may be a little behind for ever.
+bool StateFollower::makes_no_progress(std::uint32_t behind) {
+  if (behind < least_behind_) {
+    least_behind_ = behind;
+    without_progress_ = 0;
+    return false;
+  }
+  return ++without_progress_ >= kPatience;
 }
 
 void StateFollower::take_state(const StateHeader& header) {

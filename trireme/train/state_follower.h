@@ -30,7 +30,7 @@ class StateFollower {
   StateFollower(collective::Stream source, FollowerOptions options);
   ~StateFollower();
 
-  /// Waits until it is hardly behind the source; false if the feed ended before.
+  /// Waits until it has caught up with the source, or does not come any nearer; false if the feed ended before.
   bool wait_until_near();
 
   /// Waits for the end of the feed, and stops at the deadline. How far it got; nothing if it never got a whole state.
@@ -42,13 +42,16 @@ class StateFollower {
  private:
   void run();
   bool take_message();
+  bool makes_no_progress(std::uint32_t behind);
   void take_state(const StateHeader& header);
   void take_change(const StateHeader& header);
   void receive(MutableBytes bytes);
 
   const FollowerOptions options_;
   std::unique_ptr<std::byte[]> change_;
-  mutable std::mutex mutex_;  // guards all below but stream and thread
+  std::uint32_t least_behind_ = ~0u;  // messages
+  int without_progress_ = 0;          // steps
+  mutable std::mutex mutex_;          // guards all below but stream and thread
   std::condition_variable changed_;
   std::optional<Advance> at_;
   bool near_ = false;

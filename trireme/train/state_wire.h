@@ -20,11 +20,12 @@ struct StepChange {
 //
 //   header kState    all tensors of the state, one after the other
 //   header kChange   the sums of all gradients, in the order of parameters; all buffers as the step left them
+//   header kAll      nothing is left to tell at the moment
 //   …
 //   header kEnd      nothing more is told: the members meet in another view, or the guest is too far behind
 
 struct StateHeader {
-  enum class Kind : std::uint32_t { kState = 1, kChange = 2, kEnd = 3 };
+  enum class Kind : std::uint32_t { kState = 1, kChange = 2, kAll = 3, kEnd = 4 };
 
   Kind kind = Kind::kEnd;
   std::uint32_t behind = 0;   ///< how many messages wait behind this one
