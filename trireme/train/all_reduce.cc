@@ -29,10 +29,10 @@ Step AllReduce::meet(const Restore& restore) {
   buffer_sync_.reset();
   reduce_ = {.lanes = options_.deal ? options_.deal() : deal_lanes(options_.lanes, ranks_.size())};
   if (at_.fresh && ranks_.rank() == 0 && restore) {
-    if (const auto restored = restore(state()->tensors, /*initial=*/true)) at_ = *restored;
+    if (const auto restored = restore(state({})->tensors, /*initial=*/true)) at_ = *restored;
     parameters_.publish_all();
   }
-  const Levelled levelled = share_state(ranks_, at_, state()->tensors);
+  const Levelled levelled = share_state(ranks_, at_, state({})->tensors);
   at_ = levelled.at;
   at_.fresh = false;
   if (levelled.taken) parameters_.publish_all();
@@ -46,7 +46,8 @@ Step AllReduce::meet(const Restore& restore) {
   return at_.version;
 }
 
-std::optional<TrainingState> AllReduce::state() {
+std::optional<TrainingState> AllReduce::state(const SaveOrder& order) {
+  if (order.saved == at_.version) return std::nullopt;
   TrainingState state{.at = at_, .tensors = parameters_.state()};
   for (NamedParameter& piece : untrained_state(*model_.module)) state.tensors.push_back(std::move(piece));
   return state;

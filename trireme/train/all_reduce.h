@@ -50,7 +50,7 @@ class AllReduce final : public Strategy {
   Commit finish() override;
   void refresh() override {}  // the parameters are always up to date
   void leave() override;
-  std::optional<TrainingState> state() override;
+  std::optional<TrainingState> state(const SaveOrder& order) override;
   void interrupt(const std::string& reason) override { ranks_.abort(reason); }
   std::optional<Communication> communication() const override;
 
