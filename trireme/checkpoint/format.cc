@@ -68,6 +68,12 @@ bool is_sha256(std::string_view text) {
 
 }  // namespace
 
+std::string model_tensor(std::string_view parameter) { return fmt::format("model/{}", parameter); }
+
+std::string optimizer_tensor(std::string_view parameter, std::uint64_t k) {
+  return fmt::format("optimizer/{}/{}", parameter, k);
+}
+
 std::uint64_t bytes_of(const TensorInfo& tensor) {
   const std::optional<std::uint64_t> bytes = byte_size(tensor.shape, tensor.dtype);
   if (!bytes) fail<InvalidArgument>("tensor '{}' has an impossible shape", tensor.name);

@@ -33,6 +33,11 @@ struct TensorInfo {
   bool operator==(const TensorInfo&) const = default;
 };
 
+/// What a parameter of the model, and the k-th array of the optimizer's state for it, are called: by all strategies
+/// alike, so that a run can go on with another one.
+std::string model_tensor(std::string_view parameter);
+std::string optimizer_tensor(std::string_view parameter, std::uint64_t k);
+
 /// Its bytes; throws InvalidArgument where a dimension is negative or the product beyond 64 bits.
 std::uint64_t bytes_of(const TensorInfo& tensor);
 

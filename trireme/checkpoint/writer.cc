@@ -172,7 +172,8 @@ WriteReport Writer::write(const Job& job, const std::stop_token& stop) {
     report.written = true;
     report.write_seconds = seconds_since(began);
     if (info.part == 0) {
-      complete_checkpoint(files_, folder, manifest_of(info), Deadline::in(options_.complete_within), stop);
+      complete_checkpoint(files_, folder, manifest_of(info),
+                          Deadline::in(info.complete_within.value_or(options_.complete_within)), stop);
       report.complete = true;
       for (const Removal& removal :
            decide_removals(list_checkpoints(options_.folder, files_), options_.retention, info.step)) {

@@ -34,6 +34,7 @@ struct PartInfo {
   std::vector<TensorInfo> tensors = {};  ///< all of the checkpoint, whoever writes their bytes
   nlohmann::json meta = {};              ///< whatever else is needed to go on; the chief's counts
   std::optional<double> score = {};      ///< higher is better, for keep_best; the chief's counts; NaN = none
+  std::optional<std::chrono::milliseconds> complete_within = {};  ///< instead of the chief's usual one
 };
 
 /// Bytes of one tensor that this writer contributes.

@@ -12,6 +12,7 @@
 #include "trireme/cluster/master_finder.h"
 #include "trireme/cluster/membership.h"
 #include "trireme/launch/signal_watcher.h"
+#include "trireme/observe/run_folder.h"
 #include "trireme/ps/server.h"
 
 namespace trireme::cli {
@@ -24,6 +25,7 @@ struct ServeFlags {
   std::string advertise;
   std::uint32_t rank = 0;
   int threads = -1;
+  std::string run_dir;
   std::string secret_file;
   bool allow_plain = false;
 };
@@ -36,6 +38,7 @@ cluster::JobEnvironment find_place(const ServeFlags& flags) {
   if (!flags.store.empty()) place.store = flags.store;
   if (!flags.listen.empty()) place.listen = net::parse_address(flags.listen);
   if (flags.rank != 0) place.rank = flags.rank;
+  if (!flags.run_dir.empty()) place.run_folder = flags.run_dir;
   if (!flags.secret_file.empty()) {
     place.secret = cluster::read_secret([&](const char* name) -> const char* {
       return std::string_view(name) == "TRIREME_SECRET_FILE" ? flags.secret_file.c_str() : nullptr;
@@ -51,6 +54,18 @@ cluster::JobEnvironment find_place(const ServeFlags& flags) {
     fail<InvalidArgument>("a server needs the job's secret: give --secret-file, or set TRIREME_SECRET");
   }
   return place;
+}
+
+/// Where its parts of checkpoints go; empty if it was not told, or shares no file system with who told it: then the
+/// chief writes them alone.
+std::filesystem::path find_checkpoints(const cluster::JobEnvironment& place) {
+  if (place.run_folder.empty()) return {};
+  try {
+    return observe::RunFolder::open(place.run_folder).checkpoints();
+  } catch (const InvalidArgument& problem) {
+    log_warn("writes no checkpoints", {{"reason", problem.what()}});
+    return {};
+  }
 }
 
 /// How a server's time in the job ended.
@@ -72,7 +87,8 @@ Ending take_part(const ServeFlags& flags, const cluster::JobEnvironment& place) 
                    .threads = ps::default_service_threads()},
        .rank = place.rank,
        .compute_threads = flags.threads < 0 ? ps::default_compute_threads() : static_cast<std::size_t>(flags.threads),
-       .transport = place.transport});
+       .transport = place.transport,
+       .checkpoints = find_checkpoints(place)});
   log_info("listens", {{"address", server.address().text()}});
   net::Loop loop("server-net");
   std::promise<Ending> ended;
@@ -149,6 +165,9 @@ void add_serve(CLI::App& app, Action& action) {
   command->add_option("--advertise", flags->advertise, "host that workers are told, when listening on 0.0.0.0");
   command->add_option("--threads", flags->threads, "that update parameters of large requests; -1: from the cores")
       ->capture_default_str();
+  command->add_option("--run-dir", flags->run_dir,
+                      "the run's folder, as the workers see it: it then writes its part of checkpoints itself (or "
+                      "TRIREME_RUN_DIR)");
   command->add_option("--secret-file", flags->secret_file, "file with the job's secret (or TRIREME_SECRET)");
   command->add_flag("--allow-plain", flags->allow_plain, "accept other hosts without TLS: on a trusted network only");
   command->callback([flags, &action] { action = [flags] { return serve(*flags); }; });

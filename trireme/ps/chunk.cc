@@ -112,10 +112,8 @@ void Chunk::finish_rounds() {
     if (round.empty() || !round_ready(round)) return;
     std::ranges::sort(round, {}, [](const Contribution* contribution) { return contribution->lanes.first; });
     auto forward = apply(round, 1.0);
-    if (policy_.snapshot_every > 0 && version_ % policy_.snapshot_every == 0 && policy_.on_snapshot) {
-      auto [header, image] = make_image();  // before the next update can be made
-      policy_.on_snapshot(header, std::move(image));
-    }
+    const bool due = policy_.snapshot_every > 0 && version_ % policy_.snapshot_every == 0;
+    if (due || version_ == snapshot_wanted_) give_snapshot();  // before the next update can be made
     std::vector<Told> told;
     const bool regroup = std::ranges::any_of(round, &Contribution::regroup);
     for (const Contribution* contribution : round) {

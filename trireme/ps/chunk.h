@@ -72,7 +72,7 @@ struct ChunkPolicy {
   Lane lanes = 1;
   std::shared_ptr<net::BufferPool> pool;  ///< for what goes to backups; may be null where there are none
   Step snapshot_every = 0;                ///< bsp: `on_snapshot` gets every version that is a multiple of it; 0 = none
-  std::function<void(const ChunkHeader&, ChunkImage)> on_snapshot;  ///< of primaries; under the chunk's lock
+  std::function<void(const ChunkHeader&, ChunkImage)> on_snapshot;  ///< may be null; under the chunk's lock
 };
 
 /// A chunk of parameters with its optimizer state: the unit of locking and consistency. Thread-safe.
@@ -140,6 +140,10 @@ class Chunk {
   /// All of it: header, parameters, state.
   std::pair<ChunkHeader, ChunkImage> image();
 
+  /// Gives itself to `on_snapshot` as it is at `version`: now, or (bsp) with the one update that it lacks. False if it
+  /// is at no such version. Throws StaleView.
+  bool snapshot_at(Step version, View view);
+
   std::uint64_t history();
 
   /// Whether its initial values are there, and how many steps it has seen.
@@ -185,6 +189,7 @@ class Chunk {
   void dispatch_whole(std::vector<Told> told);
   void take(const ChunkHeader& header, std::span<const float> values);
   std::pair<ChunkHeader, ChunkImage> make_image() const;
+  void give_snapshot() const;
   void measure_spread();
   static Step advance(WorkerClock& clock, Step step);
   Step slowest_clock() const;
@@ -201,6 +206,7 @@ class Chunk {
   Step updates_ = 0;                 // steps that changed something: what the rule counts
   std::uint64_t history_ = 0;        // see ChunkHeader
   bool assigned_ = false;            // the initial values are there
+  Step snapshot_wanted_ = 0;         // a version that is to come; 0 = none
   std::vector<Contribution> early_;  // pulls that came before them
   bool stop_ = false;
   UnitSet units_;                      // ssp, asp: what was applied

@@ -38,6 +38,7 @@ void Chunk::enter(View view, std::span<const MemberId> workers, std::shared_ptr<
     view_ = view;
     replica_ = std::move(replica);
     linked_ = false;
+    snapshot_wanted_ = 0;
     dropped.swap(waiting_);
     dropped.insert(dropped.end(), std::make_move_iterator(early_.begin()), std::make_move_iterator(early_.end()));
     early_.clear();
@@ -151,6 +152,25 @@ std::pair<ChunkHeader, ChunkImage> Chunk::make_image() const {
   std::memcpy(image.memory.get(), parameters_.data(), parameters_.size_bytes());
   if (!state_.empty()) std::memcpy(image.memory.get() + parameters_.size_bytes(), state_.data(), state_bytes());
   return {std::move(header), std::move(image)};
+}
+
+bool Chunk::snapshot_at(Step version, View view) {
+  const std::lock_guard lock(mutex_);
+  check_view(view);
+  if (!assigned_) return false;
+  if (version_ == version) {
+    give_snapshot();
+    return true;
+  }
+  if (!policy_.consistency.synchronous() || version_ + 1 != version) return false;
+  snapshot_wanted_ = version;
+  return true;
+}
+
+void Chunk::give_snapshot() const {
+  if (!policy_.on_snapshot) return;
+  auto [header, image] = make_image();
+  policy_.on_snapshot(header, std::move(image));
 }
 
 std::uint64_t Chunk::history() {

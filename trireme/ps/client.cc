@@ -124,6 +124,7 @@ void Client::open_peers() {
     const auto reply = peer.connection->call<OpenReply>(kOpen, options_.view.view, request,
                                                         Deadline::in(options_.timeout), "the opening of tables");
     peer.shares_memory = reply.shares_memory;
+    peer.saves = reply.saves;
     in_place_ = in_place_ && reply.shares_memory;
     if (!reply.shares_memory) continue;
     if (reply.shards.size() != reply.segments.size()) fail<Corrupt>("{} shared nonsense", peer.connection->peer());

@@ -120,6 +120,21 @@ class Client {
   /// Reads parameters and optimizer state from the primaries. In bsp consistent if no step is under way.
   JobImage fetch();
 
+  /// Whether all servers that hold something can write it into the run's checkpoints themselves, in this view.
+  bool servers_save() const;
+
+  /// How the servers took a request to save.
+  struct SaveOutcome {
+    std::uint32_t parts = 0;  ///< that they write: numbers 1 to `parts`, of one more
+    Step updates = 0;         ///< steps that changed something
+    std::string problem;      ///< why there will not be all parts; empty = they are on their way
+  };
+
+  /// Makes each server that holds something write its part of a checkpoint, in the background: the state at
+  /// `request.version`, which has been reached by some chunk, and in ssp and asp by all. What is there now has been
+  /// copied when this returns. `part` and `parts` of the request are filled in here. If `servers_save`.
+  SaveOutcome save(SaveRequest request);
+
   /// Tables of the right sizes, all zero: to be filled for `restore`.
   JobImage empty_image() const;
 
@@ -154,6 +169,7 @@ class Client {
   struct Peer {
     std::shared_ptr<net::Connection> connection;
     bool shares_memory = false;
+    bool saves = false;
     std::uint64_t gradient_segment = 0;  // its id for the server; 0 = gradients travel in the payload
     std::uint64_t encoded_segment = 0;   // the same for encoded gradients
     std::vector<std::shared_ptr<net::Segment>> parameters;  // by shard: the server's, mapped
@@ -165,6 +181,7 @@ class Client {
   void open_peers();
   void close_peers();
   Peer& peer_of(std::uint32_t chunk);
+  std::vector<Peer*> holders() const;
   std::shared_ptr<net::Connection> dial(const cluster::MemberInfo& server, net::Transport transport);
   void place_new(std::span<const std::uint32_t> chunks);
   void send(Peer& peer, std::span<const std::uint32_t> chunks, const PushInfo& info, bool push, bool pull);

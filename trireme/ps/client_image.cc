@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <ranges>
 
 #include "trireme/base/error.h"
 #include "trireme/ps/client.h"
@@ -98,6 +99,41 @@ JobImage Client::fetch() {
     image.updates = std::max(image.updates, header.updates);
   });
   return image;
+}
+
+/// The servers that are the primary of some chunk, in the view's order.
+std::vector<Client::Peer*> Client::holders() const {
+  std::vector<Peer*> holders;
+  for (const auto& peer : peers_) {
+    const auto chunks = [&](std::uint32_t shard) {
+      return shard_peers_[shard] == peer.get() ? layout_.shard_chunks(shard) : 0;
+    };
+    const auto shards = std::views::iota(0u, layout_.shards());
+    if (peer && std::ranges::any_of(shards, chunks)) holders.push_back(peer.get());
+  }
+  return holders;
+}
+
+bool Client::servers_save() const { return std::ranges::all_of(holders(), &Peer::saves); }
+
+Client::SaveOutcome Client::save(SaveRequest request) {
+  const std::vector<Peer*> servers = holders();
+  SaveOutcome outcome{.parts = static_cast<std::uint32_t>(servers.size()), .updates = 0, .problem = {}};
+  request.parts = outcome.parts + 1;
+  std::vector<std::shared_ptr<net::PendingReply>> pending;
+  for (const Peer* server : servers) {
+    ++request.part;
+    pending.push_back(
+        server->connection->send({.kind = kSave, .view = options_.view.view, .body = net::encode_body(request)}));
+  }
+  for (std::size_t i = 0; i < servers.size(); ++i) {
+    net::Connection& connection = *servers[i]->connection;
+    const auto reply = net::decode_body<SaveReply>(
+        connection.wait(pending[i], Deadline::in(options_.timeout), "its part of a checkpoint").body_bytes());
+    outcome.updates = std::max(outcome.updates, reply.updates);
+    if (!reply.problem.empty()) outcome.problem = fmt::format("{}: {}", connection.peer(), reply.problem);
+  }
+  return outcome;
 }
 
 void Client::restore(const JobImage& image) {

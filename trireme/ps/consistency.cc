@@ -61,6 +61,10 @@ bool may_go_on(const Consistency& consistency, Step clock, Step slowest) {
   return consistency.mode != Consistency::Mode::kSsp || clock <= slowest || clock - slowest <= consistency.slack;
 }
 
+Step steps_of(const Consistency& consistency, Lane lanes, Step version) {
+  return consistency.synchronous() ? version : version / lanes;
+}
+
 double staleness_factor(const Consistency& consistency, Step staleness) {
   return consistency.damp_stale && staleness > 1 ? 1.0 / static_cast<double>(staleness) : 1.0;
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -35,6 +36,7 @@ enum Request : std::uint16_t {
   kReplicate = 10,  ///< ReplicateRequest and gradients -> Done: updates that the primary has made, in order
   kStanding = 11,   ///< Nothing -> Standing: what there is of the parameters
   kClear = 12,      ///< Nothing -> Done: all chunks are to be restored; nobody gets them until they are
+  kSave = 13,       ///< SaveRequest -> SaveReply: write a part of a checkpoint, from the chief
 };
 
 struct Nothing {
@@ -52,7 +54,7 @@ struct JobTables {
   Consistency consistency;
   codec::Spec codec;  ///< how the gradient of each chunk is written
   Lane lanes = 1;
-  Step checkpoint_every = 0;  ///< bsp: servers take a snapshot of every version that is a multiple of it; 0 = never
+  Step checkpoint_every = 0;  ///< bsp: servers that save keep a copy of each version that is a multiple; 0 = none
   NLOHMANN_DEFINE_TYPE_INTRUSIVE(JobTables, tables, shards, max_chunk_bytes, update, consistency, codec, lanes,
                                  checkpoint_every)
 };
@@ -69,7 +71,8 @@ struct OpenReply {
   bool shares_memory = false;
   std::vector<std::uint32_t> shards;
   std::vector<std::uint64_t> segments;  ///< one for each of `shards`
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(OpenReply, shares_memory, shards, segments)
+  bool saves = false;                   ///< it knows where to write its parts of checkpoints: kSave may be asked
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(OpenReply, shares_memory, shards, segments, saves)
 };
 
 struct ExchangeRequest {
@@ -157,6 +160,23 @@ struct ChunkHeader {
 struct FetchRequest {
   std::uint32_t chunk = 0;
   NLOHMANN_DEFINE_TYPE_INTRUSIVE(FetchRequest, chunk)
+};
+
+/// A part of a checkpoint: all that the receiver is the primary of, at one version. Where it goes, and under which
+/// names, the server knows itself.
+struct SaveRequest {
+  Step version = 0;        ///< see ExchangeReply; which step that is follows from it
+  std::string attempt;     ///< as checkpoint::PartInfo has it: the same for all writers
+  std::uint32_t part = 0;  ///< from 1 on: part 0 is the chief's own
+  std::uint32_t parts = 0;
+  std::uint64_t bytes_per_second = 0;  ///< at most; 0 = as fast as the disk takes it
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(SaveRequest, version, attempt, part, parts, bytes_per_second)
+};
+
+struct SaveReply {
+  Step updates = 0;     ///< steps that changed something, up to that version
+  std::string problem;  ///< why nothing will be written; empty = it is on its way
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(SaveReply, updates, problem)
 };
 
 struct SyncRequest {

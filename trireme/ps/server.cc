@@ -11,6 +11,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/log.h"
 #include "trireme/ps/exchange.h"
+#include "trireme/ps/part_saver.h"
 #include "trireme/ps/tables.h"
 
 namespace trireme::ps {
@@ -25,12 +26,14 @@ class Server::Impl final : public net::RequestHandler {
   explicit Impl(ServerOptions options) : options_(std::move(options)) {
     if (!options_.service.pool) options_.service.pool = std::make_shared<net::BufferPool>();
     if (options_.compute_threads > 0) compute_.emplace(options_.compute_threads);
+    if (!options_.checkpoints.empty()) saver_.emplace(options_.checkpoints);
     service_.emplace(options_.service, *this);
   }
 
   ~Impl() override {
     service_.reset();  // no request arrives any more
     if (compute_) compute_->join();
+    saver_.reset();  // while the tables are there
     if (!holdings_) return;
     for (const auto& shard : holdings_->shards()) {  // chunks and those who wait for them keep each other alive
       for (std::size_t i = 0; i < shard->size(); ++i) shard->chunk(i).enter(~View{0}, {}, nullptr);
@@ -96,6 +99,8 @@ class Server::Impl final : public net::RequestHandler {
         return session->reply(frame.header, holdings_for(frame.header)->standing());
       case kClear:
         return clear(session, frame);
+      case kSave:
+        return save(session, frame);
       case kSync:
         return sync(session, frame);
       case kInstall:
@@ -156,7 +161,7 @@ class Server::Impl final : public net::RequestHandler {
   }
 
   void create_tables(const JobTables& job) {
-    auto tables = std::make_shared<Tables>(job, options_.service.pool, options_.on_snapshot);
+    auto tables = std::make_shared<Tables>(job, options_.service.pool, /*snapshots=*/saver_.has_value());
     if (view_.load() != 0) tables->check_view(info_);
     tables_ = std::move(tables);
     if (view_.load() != 0) hold();
@@ -218,7 +223,8 @@ class Server::Impl final : public net::RequestHandler {
       if (!tables_) create_tables(request.job);
       holdings = this->holdings();
     }
-    OpenReply reply{.shares_memory = session->channel().shares_memory(), .shards = {}, .segments = {}};
+    OpenReply reply{
+        .shares_memory = session->channel().shares_memory(), .shards = {}, .segments = {}, .saves = saver_.has_value()};
     for (const auto& shard : holdings->shards()) {
       if (!reply.shares_memory || !holdings->is_primary(*shard) || shard->size() == 0) continue;
       reply.shards.push_back(shard->number());
@@ -286,6 +292,17 @@ class Server::Impl final : public net::RequestHandler {
     holdings->flush();
   }
 
+  void save(const net::SessionPtr& session, const net::InFrame& frame) {
+    const auto holdings = holdings_for(frame.header);
+    const auto request = net::decode_body<SaveRequest>(frame.body_bytes());
+    if (!saver_) {
+      fail<InvalidArgument>(
+          "server {} writes no checkpoints: it was started without the run's folder (--run-dir, TRIREME_RUN_DIR)",
+          options_.rank);
+    }
+    session->reply(frame.header, saver_->save(request, *holdings));
+  }
+
   // ---- Primaries, for their copies here.
 
   void sync(const net::SessionPtr& session, const net::InFrame& frame) const {
@@ -348,6 +365,7 @@ class Server::Impl final : public net::RequestHandler {
   std::shared_ptr<const Holdings> holdings_;  // guarded by mutex_
   std::unique_ptr<net::Loop> peers_;          // for the replicas
   std::optional<boost::asio::thread_pool> compute_;
+  std::optional<PartSaver> saver_;
   std::optional<net::Service> service_;
 };
 

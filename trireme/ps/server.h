@@ -1,5 +1,6 @@
 #pragma once
 
+#include <filesystem>
 #include <memory>
 #include <string>
 
@@ -8,7 +9,6 @@
 #include "trireme/ps/chunk.h"
 #include "trireme/ps/protocol.h"
 #include "trireme/ps/replica.h"
-#include "trireme/ps/snapshot.h"
 
 namespace trireme::ps {
 
@@ -18,8 +18,8 @@ struct ServerOptions {
   std::size_t compute_threads = 0;  ///< that update chunks of large requests; 0 = the thread that received the request
   net::Transport transport = net::Transport::kAuto;  ///< to other servers; shared memory is never used there
   std::chrono::milliseconds replica_timeout = 5s;    ///< for each answer of a backup; later it is given up
-  SnapshotHook on_snapshot;  ///< bsp: its part of a checkpoint, see JobTables::checkpoint_every; on a thread of its own
-  CrashHook on_point;        ///< tests: called at each CrashPoint
+  std::filesystem::path checkpoints;  ///< the run's folder for them, which the chief sees too; empty = it writes none
+  CrashHook on_point;                 ///< tests: called at each CrashPoint
 };
 
 /// What a server knows about its copies: for the master.
@@ -38,7 +38,7 @@ struct ServerStatus {
 /// Threads: those of its service receive requests; large ones are spread by chunk over `compute_threads`. A gradient in
 /// shared memory is read where the worker left it; one from the network in the buffer it was received into, which also
 /// carries the new parameters back. One network thread, and one per backup server, serve the replicas, if there are
-/// any.
+/// any. One writes its parts of checkpoints, if it knows where to.
 class Server {
  public:
   explicit Server(ServerOptions options);

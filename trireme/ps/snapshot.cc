@@ -2,80 +2,68 @@
 
 #include <algorithm>
 
-#include "trireme/base/log.h"
-#include "trireme/net/loop.h"
+#include "trireme/base/error.h"
 
 namespace trireme::ps {
 
-SnapshotCollector::SnapshotCollector(const Layout& layout, SnapshotHook hook)
-    : layout_(layout), hook_(std::move(hook)), thread_([this](const std::stop_token& stop) {
-        net::name_thread("snapshots");
-        run(stop);
-      }) {}
-
-SnapshotCollector::~SnapshotCollector() {
-  thread_.request_stop();
-  thread_.join();
-}
-
-void SnapshotCollector::expect(std::set<std::uint32_t> chunks) {
+void SnapshotCollector::expect(View view, std::set<std::uint32_t> chunks) {
   const std::lock_guard lock(mutex_);
+  view_ = view;
   expected_ = std::move(chunks);
+  pieces_.clear();
+  wanted_.reset();
+  changed_.notify_all();
 }
 
 void SnapshotCollector::add(const ChunkHeader& header, ChunkImage image) {
   const std::lock_guard lock(mutex_);
-  Pieces& pieces = gathering_[header.version];
-  pieces.insert_or_assign(header.chunk, std::pair(header, std::move(image)));
-  const auto there = [&](std::uint32_t chunk) { return pieces.contains(chunk); };
-  if (std::ranges::all_of(expected_, there)) finish(header.version);
+  if (!expected_.contains(header.chunk)) return;
+  pieces_[header.version].insert_or_assign(header.chunk, Piece{header.updates, std::move(image)});
+  if (!complete(header.version)) return;
+  std::erase_if(pieces_, [&](const auto& other) { return other.first < header.version && other.first != wanted_; });
+  changed_.notify_all();
 }
 
-void SnapshotCollector::finish(Step version) {
-  Pieces& pieces = gathering_[version];
-  std::erase_if(pieces, [&](const auto& piece) { return !expected_.contains(piece.first); });
-  ready_.push_back(assemble(pieces));
-  gathering_.erase(gathering_.begin(), gathering_.upper_bound(version));
-  work_.notify_all();
+bool SnapshotCollector::complete(Step version) const {
+  const auto found = pieces_.find(version);
+  return (found == pieces_.end() ? 0 : found->second.size()) == expected_.size();  // nothing else is taken in
 }
 
-Snapshot SnapshotCollector::assemble(const Pieces& pieces) const {
-  Snapshot snapshot;
-  for (const auto& [index, piece] : pieces) {
-    const auto& [header, image] = piece;
-    const ChunkPlace& place = layout_.chunks()[index].place;
-    const std::span all(reinterpret_cast<const float*>(image.memory.get()), image.bytes / sizeof(float));
-    Snapshot::Piece part{.table = layout_.tables()[place.table].name,
-                         .begin = place.begin,
-                         .parameters = all.first(place.count),
-                         .state = {},
-                         .hold = image.memory};
-    for (std::size_t at = place.count; at < all.size(); at += place.count) {
-      part.state.push_back(all.subspan(at, place.count));
-    }
-    snapshot.version = header.version;
-    snapshot.updates = header.updates;
-    snapshot.pieces.push_back(std::move(part));
+std::vector<std::uint32_t> SnapshotCollector::want(Step version, View view) {
+  const std::lock_guard lock(mutex_);
+  if (view != view_) fail<StaleView>("this server is in view {}, the request in view {}: rejoin the job", view_, view);
+  wanted_ = version;
+  const auto found = pieces_.find(version);
+  std::vector<std::uint32_t> missing;
+  for (const std::uint32_t chunk : expected_) {
+    if (found == pieces_.end() || !found->second.contains(chunk)) missing.push_back(chunk);
   }
+  return missing;
+}
+
+Step SnapshotCollector::updates(Step version) const {
+  const std::lock_guard lock(mutex_);
+  Step updates = 0;
+  if (const auto found = pieces_.find(version); found != pieces_.end()) {
+    for (const auto& [chunk, piece] : found->second) updates = std::max(updates, piece.updates);
+  }
+  return updates;
+}
+
+std::optional<Snapshot> SnapshotCollector::take(const Deadline& deadline, const std::stop_token& stop) {
+  std::unique_lock lock(mutex_);
+  const bool settled = changed_.wait_until(lock, stop, deadline.at(), [&] { return !wanted_ || complete(*wanted_); });
+  const std::optional<Step> version = std::exchange(wanted_, std::nullopt);
+  if (!settled || !version) return std::nullopt;
+  Snapshot snapshot{.version = *version, .chunks = {}};
+  for (auto& [chunk, piece] : pieces_[*version]) snapshot.chunks.emplace(chunk, std::move(piece.image));
+  pieces_.erase(*version);
   return snapshot;
 }
 
-void SnapshotCollector::run(const std::stop_token& stop) {
-  for (;;) {
-    Snapshot snapshot;
-    {
-      std::unique_lock lock(mutex_);
-      if (!work_.wait(lock, stop, [&] { return !ready_.empty(); })) return;
-      snapshot = std::move(ready_.front());
-      ready_.pop_front();
-    }
-    const Step version = snapshot.version;
-    try {
-      hook_(std::move(snapshot));
-    } catch (const std::exception& problem) {
-      log_error("a snapshot was not taken", {{"version", version}, {"reason", problem.what()}});
-    }
-  }
+void SnapshotCollector::forget() {
+  const std::lock_guard lock(mutex_);
+  wanted_.reset();
 }
 
 }  // namespace trireme::ps

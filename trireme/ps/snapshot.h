@@ -1,67 +1,62 @@
 #pragma once
 
 #include <condition_variable>
-#include <deque>
-#include <functional>
 #include <map>
-#include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
-#include <span>
-#include <string>
-#include <thread>
+#include <stop_token>
 #include <vector>
 
+#include "trireme/base/deadline.h"
 #include "trireme/ps/chunk.h"
-#include "trireme/ps/layout.h"
 
 namespace trireme::ps {
 
-/// The parameters that one server is the primary of, all at one version: its part of a checkpoint.
+/// What one server is the primary of, all at one version: its part of a checkpoint.
 struct Snapshot {
-  struct Piece {
-    std::string table;
-    std::uint64_t begin = 0;  ///< elements [begin, begin + parameters.size()) of it
-    std::span<const float> parameters;
-    std::vector<std::span<const float>> state;  ///< one array per `state_floats(rule)`, as long as `parameters`
-    std::shared_ptr<const void> hold;           ///< keeps the memory
-  };
   Step version = 0;
-  Step updates = 0;  ///< steps that changed something
-  std::vector<Piece> pieces;
+  std::map<std::uint32_t, ChunkImage> chunks;  ///< as Layout::chunks() numbers them
 };
 
-using SnapshotHook = std::function<void(Snapshot)>;
-
-/// Puts chunks together that reach a version one after the other, and gives them away when all are there. A version
-/// that is interrupted by the move of a shard is dropped when a later one is complete. Thread-safe; one thread.
+/// Puts chunks together that reach a version one after the other. Keeps the newest version that is complete, what is
+/// not complete yet, and the one that is wanted. Thread-safe.
 class SnapshotCollector {
  public:
-  /// `layout` outlives it. `hook` is called on the collector's thread, one snapshot after the other.
-  SnapshotCollector(const Layout& layout, SnapshotHook hook);
-  ~SnapshotCollector();
+  /// In `view` a snapshot consists of `chunks`. What came before is forgotten: chunks may have been moved, or restored
+  /// to an earlier version, since.
+  void expect(View view, std::set<std::uint32_t> chunks);
 
-  /// The chunks that belong to a snapshot from now on.
-  void expect(std::set<std::uint32_t> chunks);
-
-  /// One of them, as it is at `header.version`. Never blocks on the hook.
+  /// One of them, as it is at `header.version`. Never blocks for long.
   void add(const ChunkHeader& header, ChunkImage image);
 
+  /// From now on `version` is kept for `take`, one at a time. Returns the chunks that it still lacks. Throws StaleView.
+  std::vector<std::uint32_t> want(Step version, View view);
+
+  /// Steps that had changed something, by what is there of `version`.
+  Step updates(Step version) const;
+
+  /// Waits for what is wanted, which then is no more. Nothing if its view has ended, or time is up, or at `stop`.
+  std::optional<Snapshot> take(const Deadline& deadline, const std::stop_token& stop);
+
+  /// Nothing is wanted any more.
+  void forget();
+
  private:
-  using Pieces = std::map<std::uint32_t, std::pair<ChunkHeader, ChunkImage>>;  // by chunk
+  struct Piece {
+    Step updates = 0;
+    ChunkImage image;
+  };
+  using Pieces = std::map<std::uint32_t, Piece>;  // by chunk
 
-  void finish(Step version);  // with mutex_
-  Snapshot assemble(const Pieces& pieces) const;
-  void run(const std::stop_token& stop);
+  bool complete(Step version) const;  // with mutex_
 
-  const Layout& layout_;
-  const SnapshotHook hook_;
-  std::mutex mutex_;  // guards all below but the thread
-  std::condition_variable_any work_;
+  mutable std::mutex mutex_;  // guards all below
+  std::condition_variable_any changed_;
+  View view_ = 0;
   std::set<std::uint32_t> expected_;
-  std::map<Step, Pieces> gathering_;  // by version
-  std::deque<Snapshot> ready_;
-  std::jthread thread_;
+  std::map<Step, Pieces> pieces_;  // by version
+  std::optional<Step> wanted_;
 };
 
 }  // namespace trireme::ps

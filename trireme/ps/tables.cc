@@ -29,7 +29,7 @@ const JobTables& checked(const JobTables& job) {
 
 }  // namespace
 
-Tables::Tables(const JobTables& description, std::shared_ptr<net::BufferPool> pool, SnapshotHook on_snapshot)
+Tables::Tables(const JobTables& description, std::shared_ptr<net::BufferPool> pool, bool snapshots)
     : description_(checked(description)),
       layout_(description.tables, description.shards, {.max_chunk_bytes = description.max_chunk_bytes}),
       policy_{.update = description.update,
@@ -38,9 +38,9 @@ Tables::Tables(const JobTables& description, std::shared_ptr<net::BufferPool> po
               .pool = std::move(pool),
               .snapshot_every = 0,
               .on_snapshot = {}} {
-  if (!on_snapshot || description.checkpoint_every == 0 || !description.consistency.synchronous()) return;
-  snapshots_ = std::make_unique<SnapshotCollector>(layout_, std::move(on_snapshot));
-  policy_.snapshot_every = description.checkpoint_every;
+  if (!snapshots) return;
+  snapshots_ = std::make_unique<SnapshotCollector>();
+  policy_.snapshot_every = description.consistency.synchronous() ? description.checkpoint_every : 0;
   policy_.on_snapshot = [this](const ChunkHeader& header, ChunkImage image) {
     snapshots_->add(header, std::move(image));
   };
@@ -111,18 +111,22 @@ Holdings::Holdings(std::shared_ptr<const Tables> tables, const cluster::ViewInfo
   const auto enter = [&](const std::shared_ptr<Shard>& shard, const std::shared_ptr<Replica>& to) {
     for (std::size_t i = 0; i < shard->size(); ++i) shard->chunk(i).enter(view.view, workers, to);
   };
-  if (SnapshotCollector* snapshots = tables_->snapshots()) {
-    std::set<std::uint32_t> chunks;
-    for (const auto& shard : held_) {
-      for (std::size_t i = 0; i < shard->size() && is_primary(*shard); ++i) chunks.insert(shard->chunk(i).index());
-    }
-    snapshots->expect(std::move(chunks));
-  }
   for (const auto& shard : held_) enter(shard, by_shard[shard->number()]);
-  if (before == nullptr) return;
-  for (const auto& shard : before->held_) {
-    if (by_number_[shard->number()] != shard) enter(shard, nullptr);  // gone from here: whoever waits has to know
+  if (before != nullptr) {
+    for (const auto& shard : before->held_) {
+      if (by_number_[shard->number()] != shard) enter(shard, nullptr);  // gone from here: whoever waits has to know
+    }
   }
+  expect_snapshots();  // nothing of the former view can come any more
+}
+
+void Holdings::expect_snapshots() const {
+  if (tables_->snapshots() == nullptr) return;
+  std::set<std::uint32_t> chunks;
+  for (const auto& shard : held_) {
+    for (std::size_t i = 0; i < shard->size() && is_primary(*shard); ++i) chunks.insert(shard->chunk(i).index());
+  }
+  tables_->snapshots()->expect(view_.view, std::move(chunks));
 }
 
 const std::shared_ptr<Shard>& Holdings::shard_of(std::uint32_t chunk) const {

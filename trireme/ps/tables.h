@@ -15,9 +15,9 @@ namespace trireme::ps {
 class Tables {
  public:
   /// Throws InvalidArgument if they cannot be, or are more than a server can hold.
-  /// With `on_snapshot`, and where the description asks for it, the primaries' chunks are given to it version by
-  /// version.
-  Tables(const JobTables& description, std::shared_ptr<net::BufferPool> pool, SnapshotHook on_snapshot = {});
+  /// With `snapshots`, those of what a server is the primary of are collected, of every version that the description
+  /// names and of others on demand.
+  Tables(const JobTables& description, std::shared_ptr<net::BufferPool> pool, bool snapshots = false);
 
   /// Throws InvalidArgument, naming the difference, if `other` describes another job.
   void check_same(const JobTables& other) const;
@@ -78,6 +78,7 @@ class Holdings {
 
  private:
   const std::shared_ptr<Shard>& shard_of(std::uint32_t chunk) const;
+  void expect_snapshots() const;
 
   std::shared_ptr<const Tables> tables_;
   cluster::ViewInfo view_;

@@ -62,8 +62,7 @@ bool AllReduce::try_to_follow() {
 
 FollowerOptions AllReduce::follower_options() {
   FollowerOptions options;
-  const TrainingState whole = *state();
-  for (const NamedParameter& piece : whole.tensors) options.state.push_back(piece.tensor);
+  for (const NamedParameter& piece : tensors()) options.state.push_back(piece.tensor);
   for (const std::size_t elements : parameters_.elements()) options.change_bytes += elements * sizeof(float);
   for (const torch::Tensor& buffer : model_.module->buffers()) options.change_bytes += buffer.nbytes();
   options.on_state = [this] { parameters_.publish_all(); };
@@ -98,7 +97,7 @@ void AllReduce::tell_guests(const StepChange& change) {
     }
     guests_.add(change, parts);
   }
-  guests_.welcome(at_, [this] { return state()->tensors; });
+  guests_.welcome(at_, [this] { return tensors(); });
 }
 
 void AllReduce::interrupt(const std::string& reason) {
@@ -126,10 +125,10 @@ Step AllReduce::meet(const Restore& restore) {
   buffer_sync_.reset();
   reduce_ = {.lanes = job_.view().deal(options_.lanes)};
   if (at_.fresh && ranks_->rank() == 0 && restore) {
-    if (const auto restored = restore(state()->tensors, /*initial=*/true)) at_ = *restored;
+    if (const auto restored = restore(tensors(), /*initial=*/true)) at_ = *restored;
     parameters_.publish_all();
   }
-  const Levelled levelled = share_state(*ranks_, at_, state()->tensors);
+  const Levelled levelled = share_state(*ranks_, at_, tensors());
   at_ = levelled.at;
   at_.fresh = false;
   if (levelled.taken) parameters_.publish_all();
@@ -143,10 +142,15 @@ Step AllReduce::meet(const Restore& restore) {
   return at_.version;
 }
 
-std::optional<TrainingState> AllReduce::state() {
-  TrainingState state{.at = at_, .tensors = parameters_.state()};
-  for (NamedParameter& piece : untrained_state(*model_.module)) state.tensors.push_back(std::move(piece));
-  return state;
+std::optional<TrainingState> AllReduce::state(const SaveOrder& order) {
+  if (order.saved == at_.version) return std::nullopt;
+  return TrainingState{.at = at_, .tensors = tensors()};
+}
+
+std::vector<NamedParameter> AllReduce::tensors() {
+  std::vector<NamedParameter> all = parameters_.state();
+  for (NamedParameter& piece : untrained_state(*model_.module)) all.push_back(std::move(piece));
+  return all;
 }
 
 void AllReduce::allocate_buckets() {

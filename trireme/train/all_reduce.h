@@ -54,7 +54,7 @@ class AllReduce final : public Strategy {
   Commit finish() override;
   void refresh() override {}  // the parameters are always up to date
   void leave() override;
-  std::optional<TrainingState> state() override;
+  std::optional<TrainingState> state(const SaveOrder& order) override;
   void interrupt(const std::string& reason) override;
   std::optional<Communication> communication() const override;
 
@@ -67,6 +67,7 @@ class AllReduce final : public Strategy {
   };
   static constexpr std::size_t kMessageFloats = 3;
 
+  std::vector<NamedParameter> tensors();
   bool try_to_follow();
   FollowerOptions follower_options();
   void repeat(const StepChange& change, Bytes gradients_and_buffers);

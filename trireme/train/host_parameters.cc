@@ -1,6 +1,7 @@
 #include "trireme/train/host_parameters.h"
 
 #include "trireme/base/error.h"
+#include "trireme/checkpoint/format.h"
 
 namespace trireme {
 
@@ -36,11 +37,11 @@ void HostParameters::publish_all() {
 
 std::vector<NamedParameter> HostParameters::state() {
   std::vector<NamedParameter> all;
-  for (std::size_t i = 0; i < size(); ++i) all.push_back({"model/" + names_[i], host_[i]});
+  for (std::size_t i = 0; i < size(); ++i) all.push_back({checkpoint::model_tensor(names_[i]), host_[i]});
   for (std::size_t i = 0; i < size(); ++i) {
     for (std::size_t k = 0; k < ps::state_floats(update_.rule); ++k) {
       float* values = state_[i].data() + k * elements_[i];
-      all.push_back({fmt::format("optimizer/{}/{}", names_[i], k), torch::from_blob(values, host_[i].sizes())});
+      all.push_back({checkpoint::optimizer_tensor(names_[i], k), torch::from_blob(values, host_[i].sizes())});
     }
   }
   return all;

@@ -19,9 +19,9 @@ struct Job::LocalCluster {
   std::unique_ptr<net::Loop> loop;
   std::jthread serve;  // joins for the server, and stays its member
 
-  void start_server(const cluster::JobEnvironment& place) {
+  void start_server(const cluster::JobEnvironment& place, std::filesystem::path checkpoints) {
     const net::ServiceOptions service{.door = {.name = "server", .secret = place.secret}};
-    server = std::make_unique<ps::Server>(ps::ServerOptions{.service = service});
+    server = std::make_unique<ps::Server>(ps::ServerOptions{.service = service, .checkpoints = std::move(checkpoints)});
     loop = std::make_unique<net::Loop>("server-net");
     serve = std::jthread([this, place](const std::stop_token& stop) {
       try {
@@ -126,7 +126,7 @@ void Job::start_master() {
   local_->master = std::make_unique<cluster::Master>(
       cluster::MasterOptions{.service = service, .shape = {.workers = place_.workers, .servers = place_.servers}});
   place_.master = local_->master->address();
-  if (alone_) local_->start_server(place_);
+  if (alone_) local_->start_server(place_, folder_->checkpoints());
 }
 
 collective::Communicator& Job::ranks() {

@@ -48,9 +48,9 @@ Step LocalSgd::meet(const Restore& restore) {
     total += parameters_.values(i).size();
   }
   if (agreed_at_.fresh && ranks_.rank() == 0 && restore) {
-    if (const auto restored = restore(state()->tensors, /*initial=*/true)) agreed_at_ = *restored;
+    if (const auto restored = restore(state({})->tensors, /*initial=*/true)) agreed_at_ = *restored;
   }
-  const Levelled levelled = share_state(ranks_, agreed_at_, state()->tensors);
+  const Levelled levelled = share_state(ranks_, agreed_at_, state({})->tensors);
   agreed_at_ = levelled.at;
   agreed_at_.fresh = false;
   at_ = agreed_at_;
@@ -69,8 +69,8 @@ Step LocalSgd::meet(const Restore& restore) {
   return at_.version;
 }
 
-std::optional<TrainingState> LocalSgd::state() {
-  if (since_ > 0) return std::nullopt;
+std::optional<TrainingState> LocalSgd::state(const SaveOrder& order) {
+  if (since_ > 0 || order.saved == agreed_at_.version) return std::nullopt;
   TrainingState state{.at = agreed_at_, .tensors = parameters_.state(), .same_everywhere = false};
   for (NamedParameter& piece : untrained_state(*model_.module)) state.tensors.push_back(std::move(piece));
   for (std::size_t i = 0; i < outer_state_.size(); ++i) {

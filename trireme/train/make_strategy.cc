@@ -9,23 +9,24 @@ namespace trireme {
 namespace {
 
 std::unique_ptr<Strategy> make_parameter_server(Job& job, const TrainOptions& options,
-                                                const ps::Consistency& consistency) {
-  return std::make_unique<ParameterServer>(
-      job,
-      ParameterServerOptions{
-          .update = options.optimizer, .consistency = consistency, .lanes = options.lanes, .codec = options.codec});
+                                                const ps::Consistency& consistency, Step checkpoint_every) {
+  return std::make_unique<ParameterServer>(job, ParameterServerOptions{.update = options.optimizer,
+                                                                       .consistency = consistency,
+                                                                       .lanes = options.lanes,
+                                                                       .codec = options.codec,
+                                                                       .checkpoint_every = checkpoint_every});
 }
 
 }  // namespace
 
-std::unique_ptr<Strategy> make_strategy(Job& job, const TrainOptions& options) {
+std::unique_ptr<Strategy> make_strategy(Job& job, const TrainOptions& options, Step checkpoint_every) {
   using Kind = cluster::StrategyChoice::Kind;
   cluster::check_servers(options.strategy, static_cast<std::uint32_t>(job.view().servers.size()));
   switch (options.strategy.kind) {
     case Kind::kParameterServer:
-      return make_parameter_server(job, options, options.consistency);
+      return make_parameter_server(job, options, options.consistency, checkpoint_every);
     case Kind::kCentral:  // parameters in one place, one update for all: a single server in bsp is just that
-      return make_parameter_server(job, options, {.mode = ps::Consistency::Mode::kBsp});
+      return make_parameter_server(job, options, {.mode = ps::Consistency::Mode::kBsp}, checkpoint_every);
     case Kind::kAllReduce:
       return std::make_unique<AllReduce>(
           job,

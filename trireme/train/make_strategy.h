@@ -9,8 +9,8 @@
 namespace trireme {
 
 /// The strategy that `options.strategy` names, for this worker of the job. `options.lanes` is known. Connects to
-/// whoever the strategy talks to: all workers call it. Throws InvalidArgument if the job cannot carry it out (it has no
-/// servers), PeerLost, Timeout.
-std::unique_ptr<Strategy> make_strategy(Job& job, const TrainOptions& options);
+/// whoever the strategy talks to: all workers call it. Checkpoints are wanted every so many steps (0 = none). Throws
+/// InvalidArgument if the job cannot carry it out (it has no servers), PeerLost, Timeout.
+std::unique_ptr<Strategy> make_strategy(Job& job, const TrainOptions& options, Step checkpoint_every);
 
 }  // namespace trireme

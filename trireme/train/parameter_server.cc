@@ -5,6 +5,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/log.h"
+#include "trireme/checkpoint/format.h"
 #include "trireme/train/shared_state.h"
 
 namespace trireme {
@@ -90,8 +91,10 @@ void ParameterServer::enter_view() {
     for (const NamedParameter& parameter : parameters_) {
       tables.push_back({parameter.name, static_cast<std::size_t>(parameter.tensor.numel())});
     }
-    client_->open(std::move(tables),
-                  {.update = options_.update, .consistency = options_.consistency, .codec = options_.codec});
+    client_->open(std::move(tables), {.update = options_.update,
+                                      .consistency = options_.consistency,
+                                      .codec = options_.codec,
+                                      .checkpoint_every = options_.checkpoint_every});
   }
   if (!std::exchange(adopted_, true)) adopt_memory();
 }
@@ -155,11 +158,6 @@ Step ParameterServer::complete_step(Step oldest, const Restore& restore) {
   }
   job_.release_ranks();
   return version;
-}
-
-/// In ssp and asp a version is a unit.
-Step ParameterServer::steps_of(Step version) const {
-  return options_.consistency.synchronous() ? version : version / options_.lanes;
 }
 
 torch::Tensor ParameterServer::host_view(std::size_t i) {
@@ -227,18 +225,63 @@ void ParameterServer::interrupt(const std::string& reason) {
 
 // ---- Checkpoints.
 
-/// The chief's alone. Consistent in bsp, because no step is completed without the chief; in ssp and asp if nobody is at
-/// work.
-std::optional<TrainingState> ParameterServer::state() {
+std::optional<TrainingState> ParameterServer::state(const SaveOrder& order) {
   if (!job_.chief()) return std::nullopt;
-  image_ = client_->fetch();
-  if (image_.oldest != image_.newest) {
-    log_warn("left out a checkpoint: steps are under way", {{"oldest", image_.oldest}, {"newest", image_.newest}});
+  const std::optional<Step> version = version_to_save(order);
+  if (!version) return std::nullopt;
+  return client_->servers_save() ? save_on_servers(*version, order) : fetch_state(*version);
+}
+
+/// In ssp and asp it is what all units together have made, if nobody is at work.
+std::optional<Step> ParameterServer::version_to_save(const SaveOrder& order) {
+  Step version = order.step;
+  if (!options_.consistency.synchronous()) {
+    const ps::Standing standing = client_->standing();
+    version = standing.newest;
+    if (standing.oldest != version) {
+      log_warn("left out a checkpoint: steps are under way", {{"oldest", standing.oldest}, {"newest", version}});
+      return std::nullopt;
+    }
+  }
+  return order.saved == steps_of(version) ? std::nullopt : std::optional(version);
+}
+
+std::optional<TrainingState> ParameterServer::save_on_servers(Step version, const SaveOrder& order) {
+  const auto outcome =
+      client_->save({.version = version, .attempt = order.attempt, .bytes_per_second = order.bytes_per_second});
+  if (!outcome.problem.empty()) {
+    log_warn("left out a checkpoint", {{"step", steps_of(version)}, {"reason", outcome.problem}});
     return std::nullopt;
   }
-  return TrainingState{.at = {.fresh = false, .version = steps_of(image_.newest), .updates = image_.updates},
+  return TrainingState{.at = {.fresh = false, .version = steps_of(version), .updates = outcome.updates},
+                       .tensors = untrained_state(*model_.module),
+                       .same_everywhere = false,
+                       .elsewhere = tensors_elsewhere(),
+                       .other_parts = outcome.parts};
+}
+
+/// Consistent in bsp without backup workers, because no step is completed without the chief.
+std::optional<TrainingState> ParameterServer::fetch_state(Step version) {
+  image_ = client_->fetch();
+  if (image_.oldest != version || image_.newest != version) {
+    log_warn("left out a checkpoint: steps are under way",
+             {{"version", version}, {"oldest", image_.oldest}, {"newest", image_.newest}});
+    return std::nullopt;
+  }
+  return TrainingState{.at = {.fresh = false, .version = steps_of(version), .updates = image_.updates},
                        .tensors = tensors_of(image_),
                        .same_everywhere = false};
+}
+
+std::vector<NamedParameter> ParameterServer::tensors_elsewhere() const {
+  std::vector<NamedParameter> all;
+  for (const auto& [name, tensor] : parameters_) {
+    all.push_back({checkpoint::model_tensor(name), tensor});
+    for (std::size_t k = 0; k < ps::state_floats(options_.update.rule); ++k) {
+      all.push_back({checkpoint::optimizer_tensor(name, k), tensor});
+    }
+  }
+  return all;
 }
 
 /// What the servers hold as the other strategies name it, and what the chief holds itself.
@@ -246,9 +289,10 @@ std::vector<NamedParameter> ParameterServer::tensors_of(ps::JobImage& image) con
   std::vector<NamedParameter> all;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const auto sizes = parameters_[i].tensor.sizes();
-    all.push_back({"model/" + parameters_[i].name, torch::from_blob(image.tables[i].parameters.data(), sizes)});
+    all.push_back(
+        {checkpoint::model_tensor(parameters_[i].name), torch::from_blob(image.tables[i].parameters.data(), sizes)});
     for (std::size_t k = 0; k < image.tables[i].state.size(); ++k) {
-      all.push_back({fmt::format("optimizer/{}/{}", parameters_[i].name, k),
+      all.push_back({checkpoint::optimizer_tensor(parameters_[i].name, k),
                      torch::from_blob(image.tables[i].state[k].data(), sizes)});
     }
   }

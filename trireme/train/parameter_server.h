@@ -17,6 +17,7 @@ struct ParameterServerOptions {
   Lane lanes = 1;
   codec::Spec codec = {};               ///< how gradients travel
   std::size_t bucket_bytes = 4u << 20;  ///< gradients are sent when this much of them is ready
+  Step checkpoint_every = 0;            ///< bsp: servers keep these versions for a while
 };
 
 /// Parameters live on servers; workers push gradients and pull parameters. On the CPU the module's parameters are
@@ -26,6 +27,8 @@ struct ParameterServerOptions {
 /// when some chunks had made it and others not; then the workers still have the parameters from before, give them to
 /// those who are new, and push that step again. Where parameters are lost with their servers, all go back to the last
 /// checkpoint.
+///
+/// Checkpoints: each server writes what it holds, if all of them know where to; else the chief fetches it all.
 class ParameterServer final : public Strategy {
  public:
   ParameterServer(Job& job, ParameterServerOptions options);
@@ -41,7 +44,7 @@ class ParameterServer final : public Strategy {
   Commit finish() override;
   void refresh() override;
   void leave() override;
-  std::optional<TrainingState> state() override;
+  std::optional<TrainingState> state(const SaveOrder& order) override;
   void interrupt(const std::string& reason) override;
   std::optional<Communication> communication() const override;
 
@@ -51,8 +54,12 @@ class ParameterServer final : public Strategy {
   void provide(const Restore& restore, bool untouched);
   void await_values();
   Step complete_step(Step oldest, const Restore& restore);
+  std::optional<Step> version_to_save(const SaveOrder& order);
+  std::optional<TrainingState> save_on_servers(Step version, const SaveOrder& order);
+  std::optional<TrainingState> fetch_state(Step version);
   std::vector<NamedParameter> tensors_of(ps::JobImage& image) const;
-  Step steps_of(Step version) const;
+  std::vector<NamedParameter> tensors_elsewhere() const;
+  Step steps_of(Step version) const { return ps::steps_of(options_.consistency, options_.lanes, version); }
   void take_parameters();
   torch::Tensor host_view(std::size_t i);
 

@@ -1,7 +1,7 @@
 #include "trireme/train/run_checkpoints.h"
 
 #include <algorithm>
-#include <cstring>
+#include <thread>
 
 #include "trireme/base/error.h"
 #include "trireme/base/log.h"
@@ -12,8 +12,6 @@
 namespace trireme {
 namespace {
 
-constexpr auto kPartsWithin = 60s;  // the others write at the same time
-
 checkpoint::TensorInfo describe(const NamedParameter& piece) {
   const auto dtype = dtype_of(piece.tensor.scalar_type());
   if (!dtype) {
@@ -23,16 +21,12 @@ checkpoint::TensorInfo describe(const NamedParameter& piece) {
   return {.name = piece.name, .dtype = *dtype, .shape = piece.tensor.sizes().vec()};
 }
 
-void log_report(const checkpoint::WriteReport& report) {
-  if (!report.problem.empty()) {
-    log_error("a checkpoint failed; training goes on, the one before stays valid",
-              {{"step", report.step}, {"problem", report.problem}});
-  } else if (report.complete) {
-    log_info("wrote a checkpoint", {{"step", report.step},
-                                    {"bytes", report.bytes},
-                                    {"pause_s", report.staging_seconds},
-                                    {"seconds", report.seconds}});
-  }
+/// For parts of others, beyond the time that we took for ours, and for all of it at the end: much more than it takes,
+/// unless the disk is worse than slow.
+std::chrono::milliseconds allow(std::uint64_t bytes, std::uint64_t bytes_per_second) {
+  constexpr std::uint64_t kSlowDisk = 20'000'000;
+  const std::uint64_t pace = bytes_per_second > 0 ? std::min(bytes_per_second, kSlowDisk) : kSlowDisk;
+  return 60s + std::chrono::milliseconds(1000 * bytes / pace);
 }
 
 }  // namespace
@@ -47,31 +41,49 @@ void RunCheckpoints::start_writer() {
       checkpoint::WriterOptions{.folder = folder_,
                                 .retention = {.keep_last = options_.keep_last, .keep_best = options_.keep_best},
                                 .bytes_per_second = options_.bytes_per_second,
-                                .complete_within = kPartsWithin,
-                                .on_done = log_report});
+                                .on_done = [this](const checkpoint::WriteReport& report) { log_report(report); }});
 }
 
-void RunCheckpoints::write(const WriterPlace& place, const Advance& at, const std::vector<NamedParameter>& state,
-                           nlohmann::json meta, std::optional<double> score, bool wait) {
-  if (wait) finish(Deadline::in(kPartsWithin));
-  if (writer_->busy()) {
-    log_warn("left out a checkpoint: the one before is still being written", {{"step", at.version}});
-    return;
+void RunCheckpoints::log_report(const checkpoint::WriteReport& report) const {
+  if (!report.problem.empty()) {
+    log_error("a checkpoint failed; training goes on, the one before stays valid",
+              {{"step", report.step}, {"problem", report.problem}});
+  } else if (report.complete) {
+    log_info("wrote a checkpoint", {{"step", report.step},
+                                    {"bytes", bytes_},
+                                    {"pause_s", waited_ + report.staging_seconds},
+                                    {"seconds", report.seconds}});
   }
-  alone_ = place.workers == 1;
-  meta["step"] = at.version;
-  meta["updates"] = at.updates;
-  checkpoint::PartInfo info{.step = at.version,
+}
+
+bool RunCheckpoints::may_begin(Step step) const {
+  if (!writer_->busy()) return true;
+  log_warn("left out a checkpoint: the one before is still being written", {{"step", step}});
+  return false;
+}
+
+void RunCheckpoints::write(const WriterPlace& place, const TrainingState& state, nlohmann::json meta,
+                           std::optional<double> score, Deadline::Clock::time_point began) {
+  const Step step = state.at.version;
+  const std::uint32_t parts = place.workers + state.other_parts;
+  meta["step"] = step;
+  meta["updates"] = state.at.updates;
+  checkpoint::PartInfo info{.step = step,
                             .part = place.rank,
-                            .parts = place.workers,
+                            .parts = parts,
                             .attempt = place.attempt,
                             .tensors = {},
                             .meta = std::move(meta),
                             .score = score};
   std::uint64_t total = 0;
-  for (const NamedParameter& piece : state) {
+  for (const NamedParameter& piece : state.tensors) {
     info.tensors.push_back(describe(piece));
     total += piece.tensor.nbytes();
+  }
+  std::uint64_t elsewhere = 0;
+  for (const NamedParameter& piece : state.elsewhere) {
+    info.tensors.push_back(describe(piece));
+    elsewhere += piece.tensor.nbytes();
   }
   // Worker r's share is the r-th of equal runs of all bytes, one tensor after the other.
   const std::uint64_t begin = total * place.rank / place.workers;
@@ -79,7 +91,7 @@ void RunCheckpoints::write(const WriterPlace& place, const Advance& at, const st
   std::vector<torch::Tensor> on_host;  // kept until they are copied
   std::vector<checkpoint::Piece> pieces;
   std::uint64_t position = 0;
-  for (const NamedParameter& piece : state) {
+  for (const NamedParameter& piece : state.tensors) {
     const std::uint64_t bytes = piece.tensor.nbytes();
     const std::uint64_t from = std::clamp(begin, position, position + bytes) - position;
     const std::uint64_t to = std::clamp(end, position, position + bytes) - position;
@@ -89,19 +101,27 @@ void RunCheckpoints::write(const WriterPlace& place, const Advance& at, const st
     const auto* data = static_cast<const std::byte*>(on_host.back().data_ptr());
     pieces.push_back({.tensor = piece.name, .offset = from, .bytes = {data + from, to - from}});
   }
+  alone_ = parts == 1;
+  bytes_ = total + elsewhere;
+  allowed_ = allow(bytes_ / parts, options_.bytes_per_second);
+  info.complete_within = allowed_;
+  waited_ = seconds(Deadline::Clock::now() - began);
   try {
-    if (!writer_->start(std::move(info), pieces)) log_warn("left out a checkpoint", {{"step", at.version}});
+    if (!writer_->start(std::move(info), pieces)) log_warn("left out a checkpoint", {{"step", step}});
   } catch (const IoError& problem) {  // no memory for the copy
-    log_error("left out a checkpoint; training goes on", {{"step", at.version}, {"problem", problem.what()}});
+    log_error("left out a checkpoint; training goes on", {{"step", step}, {"problem", problem.what()}});
   }
 }
 
-void RunCheckpoints::finish(Deadline deadline) {
-  try {
-    writer_->finish(deadline);
-  } catch (const Timeout& late) {
-    log_error("a checkpoint was not written in time", {{"reason", late.what()}});
-    start_writer();
+void RunCheckpoints::finish(const std::function<std::string()>& loss) {
+  const Deadline deadline = Deadline::in(allowed_);
+  while (writer_->busy()) {
+    if (const std::string reason = loss && !alone_ ? loss() : ""; !reason.empty()) fail<PeerLost>("{}", reason);
+    if (deadline.passed()) {
+      log_error("a checkpoint was not written in time", {{"seconds", seconds(allowed_)}});
+      return start_writer();
+    }
+    std::this_thread::sleep_for(1ms);
   }
 }
 

@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "trireme/checkpoint/writer.h"
-#include "trireme/train/shared_state.h"
+#include "trireme/train/strategy.h"
 
 namespace trireme {
 
@@ -17,10 +17,10 @@ struct CheckpointOptions {
   std::optional<Step> every;           ///< steps; nothing = once per epoch, 0 = never, not even at the end
   std::uint32_t keep_last = 3;         ///< how many stay
   std::uint32_t keep_best = 1;         ///< and these of the best test accuracy
-  std::uint64_t bytes_per_second = 0;  ///< at most, per worker; 0 = as fast as the disk takes it
+  std::uint64_t bytes_per_second = 0;  ///< at most, per process; 0 = as fast as the disk takes it
 };
 
-/// Which of the writers of a checkpoint this worker is.
+/// Which of the workers that write a checkpoint this is.
 struct WriterPlace {
   Rank rank = 0;
   std::uint32_t workers = 1;
@@ -32,14 +32,21 @@ struct WriterPlace {
 class RunCheckpoints {
  public:
   RunCheckpoints(std::filesystem::path folder, const CheckpointOptions& options);
+  RunCheckpoints(const RunCheckpoints&) = delete;
+  RunCheckpoints& operator=(const RunCheckpoints&) = delete;
 
-  /// Copies this worker's share of `state` (which may lie on a GPU) and writes it in the background. If the one before
-  /// is still being written, this one is left out, unless `wait`: then that one's end is awaited.
-  void write(const WriterPlace& place, const Advance& at, const std::vector<NamedParameter>& state, nlohmann::json meta,
-             std::optional<double> score, bool wait = false);
+  /// Whether the checkpoint of `step` can be begun; if the one before is still being written, the log says that this
+  /// one is left out.
+  bool may_begin(Step step) const;
 
-  /// Waits until what was begun is on disk; on rank 0 until the checkpoint is complete. A warning in the log if not.
-  void finish(Deadline deadline);
+  /// Copies this worker's share of `state.tensors` (which may lie on a GPU) and writes it in the background. Training
+  /// has waited for this checkpoint since `began`, for the log. If `may_begin`.
+  void write(const WriterPlace& place, const TrainingState& state, nlohmann::json meta, std::optional<double> score,
+             Deadline::Clock::time_point began);
+
+  /// Waits until what was begun is on disk; on rank 0 until the checkpoint is complete. An error in the log if that
+  /// takes too long. Throws PeerLost as soon as `loss` says why somebody's part may never come.
+  void finish(const std::function<std::string()>& loss = {});
 
   /// Gives up a write whose other writers may be gone; one without others goes on. Never blocks for long.
   void abandon();
@@ -57,11 +64,17 @@ class RunCheckpoints {
 
  private:
   void start_writer();
+  void log_report(const checkpoint::WriteReport& report) const;
 
   std::filesystem::path folder_;
   CheckpointOptions options_;
+  // About the last write; its report is read by the writer's thread.
+  bool alone_ = true;                    // it had no other writers
+  std::uint64_t bytes_ = 0;              // of the whole checkpoint
+  double waited_ = 0;                    // seconds until the copy was begun
+  std::chrono::milliseconds allowed_{};  // for all to be on disk
+
   std::unique_ptr<checkpoint::Writer> writer_;
-  bool alone_ = true;  // the last write had no other writers
 };
 
 }  // namespace trireme

@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "trireme/base/log.h"
+#include "trireme/checkpoint/format.h"
 #include "trireme/train/broadcast.h"
 
 namespace trireme {
@@ -42,7 +43,7 @@ std::vector<NamedParameter> untrained_state(const torch::nn::Module& module) {
     if (tensor.defined() && seen.insert(tensor.unsafeGetTensorImpl()).second) all.push_back({name, tensor});
   };
   for (const auto& item : module.named_parameters()) {
-    if (!item.value().requires_grad()) add("model/" + item.key(), item.value());
+    if (!item.value().requires_grad()) add(checkpoint::model_tensor(item.key()), item.value());
   }
   for (const auto& item : module.named_buffers()) add("buffer/" + item.key(), item.value());
   return all;

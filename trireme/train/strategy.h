@@ -43,6 +43,18 @@ struct TrainingState {
   Advance at;
   std::vector<NamedParameter> tensors;
   bool same_everywhere = true;  ///< all workers hold the same bits: each can save a share of them
+  /// What others than workers hold (here only names, shapes and types count), and how many parts of this checkpoint
+  /// they have begun to write it to.
+  std::vector<NamedParameter> elsewhere = {};
+  std::uint32_t other_parts = 0;
+};
+
+/// What a checkpoint is wanted of.
+struct SaveOrder {
+  Step step = 0;              ///< leased work: no matter; all that was made is wanted
+  std::optional<Step> saved;  ///< the last that was saved: nothing is to be done for it again
+  std::string attempt;        ///< see checkpoint::PartInfo; for those who write parts elsewhere
+  std::uint64_t bytes_per_second = 0;
 };
 
 /// Fills `state` from the newest checkpoint and returns where that was made; nothing if there is none. Where
@@ -99,9 +111,10 @@ class Strategy {
   /// collective.
   virtual void leave() = 0;
 
-  /// What a checkpoint of this moment holds; nothing if this is no moment for one, or another worker's business. Valid
-  /// until the next call.
-  virtual std::optional<TrainingState> state() { return std::nullopt; }
+  /// What the checkpoint holds; nothing if this is no moment for one, or it was saved, or it is another worker's
+  /// business. Valid until the next call. Where others than workers hold some of it, they write that, if they can:
+  /// they have begun when this returns. Throws PeerLost, Timeout, StaleView.
+  virtual std::optional<TrainingState> state(const SaveOrder& /*order*/) { return std::nullopt; }
 
   /// Makes a wait in progress fail; from any thread.
   virtual void interrupt(const std::string& reason) = 0;

@@ -76,7 +76,7 @@ class Trainer::Run final : public TrainControl {
     for (;;) {
       try {
         prepare();
-        if (job_.guest() && !come_in()) return result();
+        if (job_.guest() && !come_in()) return termination_requested() ? leave_early() : result();
         enter_view();
         const Ending ending = take_steps();
         if (ending == Ending::kRegroup) {
@@ -86,7 +86,7 @@ class Trainer::Run final : public TrainControl {
           continue;
         }
         strategy_->leave();
-        save(/*last=*/true);
+        save(clock_, /*last=*/true);
         if (job_.chief()) return conclude();
         if (!job_.regroup("all steps are made", /*done=*/true)) return result();
       } catch (const std::exception& problem) {
@@ -108,7 +108,7 @@ class Trainer::Run final : public TrainControl {
 
   void prepare() {
     if (strategy_) return;
-    strategy_ = make_strategy(job_, options_);
+    strategy_ = make_strategy(job_, options_, checkpoint_every_);
     failure_watch_.emplace(job_, *strategy_);
     strategy_->attach(model_);
     computer_.emplace(model_, options_, train_->sample_shape());
@@ -145,7 +145,7 @@ class Trainer::Run final : public TrainControl {
   Ending take_steps() {
     while (auto work = stream_->next(next_step_)) {
       if (work->save) {
-        save();
+        save(clock_);
         stream_->saved();
         continue;
       }
@@ -163,6 +163,7 @@ class Trainer::Run final : public TrainControl {
     close_stream();
     if (computer_) computer_->rewind();
     if (checkpoints_) checkpoints_->abandon();  // somebody's part may never come
+    saved_.reset();
     for (;;) {
       try {
         return job_.regroup(reason);
@@ -209,6 +210,7 @@ class Trainer::Run final : public TrainControl {
     }
     stream_->finish(std::move(work));
 
+    const Step before = clock_;
     clock_ = plan_.leased ? clock_ + 1 : std::max(step + 1, commit.version);
     next_step_ = clock_;
     if (!commit.repeated) {
@@ -223,8 +225,10 @@ class Trainer::Run final : public TrainControl {
     }
     deliver_rows();
     notice_epoch(plan_.leased ? step : step + 1);
-    const bool time_to_save = !plan_.leased && checkpoint_every_ > 0 && clock_ % checkpoint_every_ == 0;
-    if (time_to_save && clock_ < plan_.steps) save();
+    if (!plan_.leased && checkpoint_every_ > 0) {  // with backup workers the others may have gone on meanwhile
+      const Step due = clock_ - clock_ % checkpoint_every_;
+      if (due > before && due < plan_.steps) save(due);
+    }
     return commit;
   }
 
@@ -239,32 +243,34 @@ class Trainer::Run final : public TrainControl {
     if (trace_) trace_->add(event);
   }
 
-  /// This worker's part of a checkpoint of this moment. The last one is waited for.
-  void save(bool last = false) {
+  /// This worker's part of a checkpoint of `step`. The last one is waited for.
+  void save(Step step, bool last = false) {
     if (!checkpoints_) return;
-    const auto state = strategy_->state();
-    if (!state || (last && saved_ == state->at.version)) {
-      if (last) checkpoints_->finish(save_within());
-      return;
-    }
+    const auto loss = [this] { return job_.view_loss(); };
+    if (last) checkpoints_->finish(loss);
+    const auto began = Deadline::Clock::now();
     WriterPlace place = chief_alone();
+    const SaveOrder order{.step = step,
+                          .saved = saved_,
+                          .attempt = place.attempt,
+                          .bytes_per_second = options_.checkpoint.bytes_per_second};
+    const auto state = checkpoints_->may_begin(step) ? strategy_->state(order) : std::nullopt;
     // A worker that was not told where the run's files go has a folder of its own, or none.
-    if (!state->same_everywhere || job_.place().run_folder.empty()) {
-      if (!job_.chief()) return;
-    } else {
+    const bool shared = state && state->same_everywhere && !job_.place().run_folder.empty();
+    if (shared) {
       place.rank = job_.rank();
       place.workers = job_.workers();
     }
-    checkpoints_->write(place, state->at, state->tensors, describe_run(), score_, last);
-    saved_ = state->at.version;
-    if (last) checkpoints_->finish(save_within());
+    if (state && (shared || job_.chief())) {
+      checkpoints_->write(place, *state, describe_run(), score_, began);
+      saved_ = state->at.version;
+    }
+    if (last) checkpoints_->finish(loss);
   }
 
   WriterPlace chief_alone() const {
     return {.rank = 0, .workers = 1, .attempt = fmt::format("{}-{}", launch_id_, job_.view().view)};
   }
-
-  static Deadline save_within() { return Deadline::in(60s); }
 
   /// What the result depends on, beside the tensors.
   nlohmann::json describe_run() const {
@@ -291,8 +297,9 @@ class Trainer::Run final : public TrainControl {
     if (!restored) {
       const bool needed = initial && checkpoints_ && options_.strategy.uses_servers();
       if (needed) {
-        checkpoints_->write(chief_alone(), {.fresh = false}, state, describe_run(), std::nullopt);
-        checkpoints_->finish(save_within());
+        checkpoints_->write(chief_alone(), {.at = {.fresh = false}, .tensors = state}, describe_run(), std::nullopt,
+                            Deadline::Clock::now());
+        checkpoints_->finish();
       }
       return std::nullopt;
     }

@@ -1,0 +1,198 @@
+// Asynchronous workers and their servers come, go and die. Each unit adds a whole number, so the sum is exact in any
+// order.
+
+#include <thread>
+
+#include "trireme/cluster/lease_book.h"
+
+#include "tests/ps/survival.h"
+
+namespace trireme::ps {
+namespace {
+
+/// Units are leased; whoever dies leaves its units to the others.
+class Leases {
+ public:
+  explicit Leases(std::uint64_t units) : book_({.total = units, .workers = 3}) {}
+
+  /// Nothing if others are at work on the last units: ask again, unless it is over.
+  std::optional<std::uint64_t> next(MemberId member) {
+    const std::lock_guard lock(mutex_);
+    auto& have = have_[member];
+    if (have.count == 0) have = book_.next(member);
+    return have.count > 0 ? std::optional(have.first) : std::nullopt;
+  }
+  bool over() {
+    const std::lock_guard lock(mutex_);
+    return book_.over();
+  }
+  void finish(MemberId member) {
+    const std::lock_guard lock(mutex_);
+    auto& have = have_[member];
+    book_.finish({.first = have.first, .count = 1});
+    ++have.first;
+    --have.count;
+  }
+  void give_back(MemberId member) {
+    const std::lock_guard lock(mutex_);
+    book_.give_back(member);
+  }
+  std::uint64_t finished() {
+    const std::lock_guard lock(mutex_);
+    return book_.finished();
+  }
+
+ private:
+  std::mutex mutex_;
+  cluster::LeaseBook book_;
+  std::map<MemberId, cluster::UnitRange> have_;
+};
+
+void work_async(Cluster& cluster, Leases& leases, MemberId member, const Consistency& consistency,
+                net::Transport transport, std::uint64_t dies_after = ~std::uint64_t{0}) {
+  net::Loop loop("worker");
+  cluster::ViewInfo view = cluster.view();
+  std::optional<Client> slot;
+  Step done = 0;
+  std::optional<std::uint64_t> unit;
+  for (;;) {
+    try {
+      Client& client =
+          attach(slot, loop, cluster, client_options(view, member, transport), options_of(consistency, Rule::kSgd));
+      if (view.workers.front().id == member) client.assign();
+      client.pull();
+      for (;;) {
+        if (!unit) unit = leases.next(member);
+        if (!unit && !leases.over()) {
+          client.pull();  // throws if everybody is to come to the next view
+          continue;
+        }
+        if (!unit) {
+          client.leave();
+          return cluster.remove_worker(member, /*tell_others=*/false);
+        }
+        std::ranges::fill(client.all_gradients(), static_cast<float>(*unit % 7 + 1));
+        const PushInfo info{.step = done, .unit = *unit, .lanes = {0, 1}, .samples = 1, .lr = 1};
+        const std::uint32_t first = 2;
+        client.push({&first, 1}, info);
+        if (done == dies_after) {
+          client.finish();
+          leases.give_back(member);
+          return cluster.remove_worker(member, /*tell_others=*/true);
+        }
+        const std::uint32_t rest[] = {0, 1};
+        client.push(rest, info);
+        client.finish();
+        leases.finish(member);
+        unit.reset();
+        ++done;
+      }
+    } catch (const InvalidArgument& problem) {
+      ADD_FAILURE() << problem.what();
+      return cluster.remove_worker(member, true);
+    } catch (const Error&) {
+      view = cluster.regroup(member, view.view);
+    }
+  }
+}
+
+double sum_of_units(std::uint64_t units) {
+  double sum = 0;
+  for (std::uint64_t unit = 0; unit < units; ++unit) sum += static_cast<double>(unit % 7 + 1);
+  return sum;
+}
+
+/// What the primaries hold after `units` units.
+void expect_exact(const cluster::ViewInfo& last, std::uint64_t units, const Consistency& consistency) {
+  net::Loop loop("reader");
+  ClientOptions options = client_options(last, last.workers.front().id, net::Transport::kTcp);
+  Client reader(loop, options);
+  reader.open(kTables, options_of(consistency, Rule::kSgd));
+  const JobImage image = reader.fetch();
+  EXPECT_EQ(image.oldest, units) << "a unit is missing";
+  EXPECT_EQ(image.newest, units) << "a unit was applied twice";
+  for (const TableImage& table : image.tables) {
+    for (const float value : table.parameters) ASSERT_EQ(value, -static_cast<float>(sum_of_units(units)));
+  }
+}
+
+TEST_P(SurvivalTest, AsynchronousUnitsCountOnceWhoeverDies) {
+  constexpr std::uint64_t kUnits = 600;
+  for (const char* mode : {"asp", "ssp:2"}) {
+    const Consistency consistency = parse_consistency(mode);
+    auto one = std::make_unique<Server>(server_options());
+    const Server two(server_options());
+    Cluster cluster(3, {one->address(), two.address()}, 2);
+    const cluster::ViewInfo first = cluster.view();
+    Leases leases(kUnits);
+    std::thread a([&] { work_async(cluster, leases, 1, consistency, GetParam()); });
+    std::thread b([&] { work_async(cluster, leases, 2, consistency, GetParam(), /*dies_after=*/10); });
+    std::thread c([&] { work_async(cluster, leases, 3, consistency, GetParam()); });
+    for (const Deadline patience = Deadline::in(kPatience); leases.finished() < 60 && !patience.passed();) {
+      std::this_thread::sleep_for(1ms);
+    }
+    cluster.remove_server(first.servers[0].id);
+    one.reset();
+    a.join();
+    b.join();
+    c.join();
+    expect_exact(cluster.view(), kUnits, consistency);
+  }
+}
+
+TEST_P(SurvivalTest, ANewServerIsBuiltUnderLoadTakesItsShareAndThenAll) {
+  const Consistency asp = parse_consistency("asp");
+  auto one = std::make_unique<Server>(server_options());
+  auto two = std::make_unique<Server>(server_options());
+  auto three = std::make_unique<Server>(server_options());
+  Cluster cluster(2, {one->address(), two->address()}, 2);
+  const cluster::ViewInfo first = cluster.view();
+  constexpr std::uint64_t kUnits = 4000;
+  Leases leases(kUnits);
+  std::thread a([&] { work_async(cluster, leases, 1, asp, GetParam()); });
+  std::thread b([&] { work_async(cluster, leases, 2, asp, GetParam()); });
+  const auto wait_for = [&](const std::string& what, const auto& condition) {
+    for (const Deadline patience = Deadline::in(kPatience); !condition();) {
+      ASSERT_FALSE(patience.passed()) << what;
+      std::this_thread::sleep_for(1ms);
+    }
+  };
+  const auto next_view = [&] {
+    const View now = cluster.view().view;
+    cluster.disturb();
+    wait_for("the next view", [&] { return cluster.view().view > now; });
+  };
+  const auto all_in_sync = [&](const std::vector<std::pair<MemberId, Server*>>& servers) {
+    wait_for("copies in sync", [&] {
+      for (const auto& [id, server] : servers) {
+        if (server->status().view == cluster.view().view) cluster.report(id, server->status());
+      }
+      const auto now = cluster.view();
+      return std::ranges::all_of(now.shards, [](const auto& place) { return place.in_sync; });
+    });
+  };
+  wait_for("some work", [&] { return leases.finished() > 50; });
+  const MemberId newcomer = cluster.add_server(three->address());
+  next_view();
+  all_in_sync({{first.servers[0].id, one.get()}, {first.servers[1].id, two.get()}});
+  next_view();  // roles change
+  const auto after = cluster.view();
+  EXPECT_GT(std::ranges::count(after.shards, newcomer, &cluster::ShardPlace::primary), 1);
+  all_in_sync({{first.servers[0].id, one.get()}, {first.servers[1].id, two.get()}, {newcomer, three.get()}});
+  const std::uint64_t so_far = leases.finished();
+  EXPECT_LT(so_far, kUnits) << "it was to be under load";
+  cluster.remove_server(first.servers[0].id);
+  one.reset();
+  wait_for("the view without it", [&] { return cluster.view().view > after.view; });
+  all_in_sync({{first.servers[1].id, two.get()}, {newcomer, three.get()}});
+  cluster.remove_server(first.servers[1].id);
+  two.reset();
+  a.join();
+  b.join();
+  const auto last = cluster.view();
+  for (const auto& place : last.shards) EXPECT_EQ(place.primary, newcomer);
+  expect_exact(last, kUnits, asp);
+}
+
+}  // namespace
+}  // namespace trireme::ps

@@ -1,0 +1,39 @@
+// What servers hold, saved and brought back.
+
+#include "tests/ps/survival.h"
+
+namespace trireme::ps {
+namespace {
+
+TEST_P(SurvivalTest, WhatWasFetchedCanBeRestoredOverAnything) {
+  net::Loop loop("client");
+  JobImage image;
+  std::vector<float> expected;
+  for (const bool again : {false, true}) {
+    const Server one(server_options());
+    const Server two(server_options());
+    Client client(loop, client_options(cluster::first_view(1, {one.address(), two.address()}, 2), 1, GetParam()));
+    client.open(kTables, options_of({}));
+    set_initial(client);
+    if (again) std::ranges::fill(client.all_parameters(), 9.0f);
+    client.assign();
+    if (again) client.restore(image);
+    Step version = client.pull().newest;
+    EXPECT_EQ(version, again ? 3u : 0u);
+    const auto step = [&] {
+      compute(client, {0, kLanes}, version);
+      const std::uint32_t tables[] = {0, 1, 2};
+      client.push(tables, info_of({0, kLanes}, version));
+      version = client.finish().newest;
+    };
+    while (version < 3) step();
+    if (!again) image = client.fetch();
+    EXPECT_EQ(image.newest, 3u);
+    while (version < 6) step();
+    if (!again) expected = all_values(client);
+    EXPECT_EQ(all_values(client), expected);
+  }
+}
+
+}  // namespace
+}  // namespace trireme::ps
