@@ -164,7 +164,8 @@ TEST_P(ConnectionTest, FiftyCyclesLeaveNoDescriptor) {
   const std::size_t before = open_descriptors();
   for (int i = 0; i < 50; ++i) ask(*connect(), "hello");
   // Both sides release their ends on their own threads.
-  for (const auto until = Deadline::in(5s); open_descriptors() > before && !until.passed();) std::this_thread::yield();
+  const auto all_gone = [&] { return open_descriptors() <= before && handler.disconnects >= 51; };
+  for (const auto until = Deadline::in(5s); !all_gone() && !until.passed();) std::this_thread::yield();
   EXPECT_LE(open_descriptors(), before);
   EXPECT_EQ(handler.disconnects, 51);
 }

@@ -151,8 +151,11 @@ class LongAllReduce : public ::testing::TestWithParam<const char*> {
 TEST_P(LongAllReduce, GoesOnWhenAWorkerIsKilled) {
   ::kill(long_.worker, SIGKILL);
   const auto log = long_.run / "logs" / "worker-1.log";
-  EXPECT_TRUE(eventually([&] { return read_file(log).find("took over the state") != std::string::npos; }))
-      << read_file(log);
+  EXPECT_TRUE(eventually([&] {
+    const std::string said = read_file(log);
+    const std::size_t came_back = said.find("is a guest of the job");
+    return came_back != std::string::npos && said.find("met the other workers", came_back) != std::string::npos;
+  })) << read_file(log);
   long_.job.send(SIGINT);
   EXPECT_EQ(long_.job.wait().status, 0) << long_.job.err();
 }
