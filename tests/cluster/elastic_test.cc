@@ -137,6 +137,7 @@ TEST_F(ElasticTest, NobodyWaitsForAGuest) {
   std::this_thread::sleep_for(700ms);  // longer than the master's patience: it is alive, and nobody is told of it
   EXPECT_EQ(workers_[0]->regroup_later.load(), 0u);
   EXPECT_EQ(master_->status().workers, (std::vector<std::uint32_t>{0, 1}));
+  EXPECT_EQ(master_->status().others, (std::vector<std::uint32_t>{2}));
   EXPECT_EQ(master_->status().clocks.size(), 2u);
 
   auto entered = std::async(std::launch::async, [&] { return guest->membership->regroup("is ready"); });

@@ -5,14 +5,11 @@
 #include "trireme/cluster/store.h"
 
 #include "tests/cluster/store_places.h"
-#include "tests/collective/processes.h"
 #include "tests/support/expect_fails.h"
+#include "tests/support/processes.h"
 
 namespace trireme::cluster {
 namespace {
-
-using collective::Process;
-using collective::Talk;
 
 /// Leads until it is killed; commits what the test says, and tells how that went.
 void lead_and_obey(Store& store, Campaign campaign, Talk& test) {

@@ -5,8 +5,8 @@
 #include "trireme/base/file.h"
 #include "trireme/collective/communicator.h"
 
-#include "tests/collective/processes.h"
 #include "tests/collective/testing.h"
+#include "tests/support/processes.h"
 
 namespace trireme::collective {
 namespace {

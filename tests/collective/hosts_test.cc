@@ -1,11 +1,11 @@
 // Two hosts, as networks of this machine with a cable between them: two ranks on each.
 #include "trireme/collective/communicator.h"
 
-#include "tests/collective/processes.h"
 #include "tests/collective/reference.h"
 #include "tests/collective/suite.h"
 #include "tests/collective/testing.h"
 #include "tests/support/own_network.h"
+#include "tests/support/processes.h"
 
 namespace trireme::collective {
 namespace {

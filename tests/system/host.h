@@ -8,8 +8,8 @@
 
 #include "trireme/base/error.h"
 
-#include "tests/collective/processes.h"
 #include "tests/support/own_network.h"
+#include "tests/support/processes.h"
 #include "tests/system/placed_job.h"
 
 namespace trireme::system_test {
@@ -52,7 +52,7 @@ class Host {
 
   /// Does something in a process on this host. Throws IoError if it fails there.
   void run(const std::function<void()>& action) const {
-    collective::Process inside([&](collective::Talk&) {
+    Process inside([&](Talk&) {
       enter_namespaces_of(holder_.pid(), /*network=*/true);
       action();
     });
@@ -63,7 +63,7 @@ class Host {
   static constexpr const char* kCable = "trireme0";
 
   Host(std::string address, const std::function<bool()>& enter)
-      : address_(std::move(address)), holder_([&](collective::Talk& test) {
+      : address_(std::move(address)), holder_([&](Talk& test) {
           test.say(enter());
           test.hear(1h);  // until the test ends
         }) {
@@ -75,7 +75,7 @@ class Host {
   }
 
   const std::string address_;
-  collective::Process holder_;
+  Process holder_;
   bool made_ = false;
 };
 

@@ -22,6 +22,7 @@ void print(const cluster::JobStatus& status) {
   fmt::print("step {} of {} (epoch {:.2f}), {:.0f} samples/s, loss {:.4f}\n", status.now.step, status.plan.steps,
              status.now.epoch, status.now.samples_per_s, status.now.loss);
   fmt::print("workers: {} (of {} wanted)\n", list(status.workers), status.wanted_workers);
+  if (!status.others.empty()) fmt::print("not at work yet, or in reserve: {}\n", list(status.others));
   if (status.wanted_servers > 0) {
     fmt::print("servers: {} (of {} wanted)\n", list(status.servers), status.wanted_servers);
   }

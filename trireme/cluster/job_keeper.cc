@@ -34,6 +34,7 @@ JobStatus JobKeeper::status() const {
                    .clocks = board_.clocks(),
                    .workers = {},
                    .servers = {},
+                   .others = {},
                    .stragglers = stragglers_,
                    .copies_due = copies_due(view_, server_wish()),
                    .wanted_workers = wanted_workers_,
@@ -41,6 +42,9 @@ JobStatus JobKeeper::status() const {
                    .result = result_};
   for (const MemberInfo& worker : view_.workers) status.workers.push_back(worker.slot);
   for (const MemberInfo& server : view_.servers) status.servers.push_back(server.slot);
+  for (const ViewCandidate& worker : members_.candidates()) {
+    if (!worker.in_view && view_.view > 0) status.others.push_back(worker.slot);
+  }
   return status;
 }
 

@@ -246,13 +246,14 @@ struct JobStatus {
   std::vector<Step> clocks;
   std::vector<std::uint32_t> workers;  ///< the slots of those in the view, by rank
   std::vector<std::uint32_t> servers;  ///< likewise
+  std::vector<std::uint32_t> others;   ///< the slots of workers that live outside of it: guests, and the reserve
   std::vector<Straggler> stragglers;
   std::uint32_t copies_due = 0;      ///< shards of the parameters that have not all their copies yet
   std::uint32_t wanted_workers = 0;  ///< how many there should be: the launcher starts and ends processes by it
   std::uint32_t wanted_servers = 0;
   nlohmann::json result;
   NLOHMANN_DEFINE_TYPE_INTRUSIVE(JobStatus, state, reason, view, plan, now, spread_max, clocks, workers, servers,
-                                 stragglers, copies_due, wanted_workers, wanted_servers, result)
+                                 others, stragglers, copies_due, wanted_workers, wanted_servers, result)
 };
 
 }  // namespace trireme::cluster

@@ -18,7 +18,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
 
-namespace trireme::collective {
+namespace trireme {
 
 /// What a test and one of its processes say to each other: JSON, a line each.
 class Talk {
@@ -118,4 +118,4 @@ class Process {
   pid_t pid_ = -1;
 };
 
-}  // namespace trireme::collective
+}  // namespace trireme
