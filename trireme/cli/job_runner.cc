@@ -311,6 +311,7 @@ class JobRunner {
 
   void on_signal(launch::StopRequest request) {
     if (request == launch::StopRequest::kNone) return;
+    if (!connection_ && request == launch::StopRequest::kStop) watch_master(/*at_once=*/true);  // it may be a new one
     if (request == launch::StopRequest::kStopNow || stopping_ || !connection_) {
       say(request == launch::StopRequest::kStopNow ? "stopping at once" : "stopping");
       if (request == launch::StopRequest::kStopNow) {
@@ -402,7 +403,8 @@ class JobRunner {
   launch::Supervisor supervisor_;
   Crew workers_;
   Crew servers_;
-  launch::RestartPolicy master_restarts_{{.limit = 10, .next_pause = 50ms, .longest_pause = 1s}};
+  // One that has been in charge for a while does not fail at the start again and again.
+  launch::RestartPolicy master_restarts_{{.limit = 10, .next_pause = 50ms, .longest_pause = 1s, .forgive_after = 5s}};
   const std::string store_;  // where the master keeps what must outlive it; empty = it cannot be replaced
   observe::ProgressLine line_;
   LogFollower chief_log_;
