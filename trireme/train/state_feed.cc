@@ -2,6 +2,7 @@
 
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
@@ -63,6 +64,12 @@ class StateFeeds::Feed {
       waiting_.push_back(std::move(message));
     }
     changed_.notify_one();
+  }
+
+  /// Whether there is anything more to tell it.
+  bool ended() const {
+    const std::lock_guard lock(mutex_);
+    return ended_;
   }
 
   /// Whether all is sent, or the guest is gone.
@@ -142,7 +149,9 @@ StateFeeds::StateFeeds(collective::Endpoint& endpoint, std::uint64_t bits_per_se
 
 StateFeeds::~StateFeeds() = default;
 
-bool StateFeeds::any() const { return !feeds_.empty(); }
+bool StateFeeds::any() const {
+  return std::ranges::any_of(feeds_, [](const auto& feed) { return !feed->ended(); });
+}
 
 std::shared_ptr<const StateFeeds::Message> StateFeeds::make_message(StateHeader header,
                                                                     const std::vector<Bytes>& parts) {
@@ -159,8 +168,7 @@ std::shared_ptr<const StateFeeds::Message> StateFeeds::make_message(StateHeader 
 }
 
 void StateFeeds::add(const StepChange& change, const std::vector<Bytes>& gradients_and_buffers) {
-  std::erase_if(feeds_, [](const auto& feed) { return feed->over(); });
-  if (feeds_.empty()) return;
+  if (!any()) return;
   const auto message = make_message({.kind = StateHeader::Kind::kChange,
                                      .version = change.after.version,
                                      .updates = change.after.updates,
@@ -171,6 +179,7 @@ void StateFeeds::add(const StepChange& change, const std::vector<Bytes>& gradien
 }
 
 std::size_t StateFeeds::welcome(const Advance& at, const std::function<std::vector<NamedParameter>()>& state) {
+  std::erase_if(feeds_, [](const auto& feed) { return feed->over(); });
   std::shared_ptr<const Message> message;
   const std::size_t before = feeds_.size();
   while (auto guest = endpoint_.take_guest()) {
