@@ -48,7 +48,7 @@ TEST_F(ServerSurvival, OfTheOnlyServerFromACheckpoint) {
     return log("run", "worker-0").find("wrote a checkpoint step=200") != std::string::npos;
   })) << log("run", "worker-0");
   ASSERT_TRUE(killed_and_replaced(job, "run", "server", 0));
-  EXPECT_THAT(master_log("run"), HasSubstr("no server is left"));
+  EXPECT_THAT(master_log("run"), HasSubstr("lost a member member=\"server 0\""));
   expect_undisturbed(stopped(job));
   EXPECT_THAT(log("run", "worker-0"), HasSubstr("goes on from a checkpoint"));
 }
