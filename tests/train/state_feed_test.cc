@@ -61,6 +61,15 @@ class StateFeedTest : public ::testing::Test {
     return header.kind;
   }
 
+  /// How many steps a guest is told of until the end.
+  static int changes_told(collective::Stream& guest) {
+    int changes = 0;
+    for (StateHeader::Kind kind = next(guest); kind != StateHeader::Kind::kEnd; kind = next(guest)) {
+      changes += kind == StateHeader::Kind::kChange ? 1 : 0;
+    }
+    return changes;
+  }
+
   /// One step of the job, here and for whoever follows.
   void step(bool updated = true) {
     const torch::Tensor sums = torch::rand({100, 10});
@@ -117,11 +126,7 @@ TEST_F(StateFeedTest, AtTheEndAllOfTheStateIsBetterThanMoreThanThat) {
   const std::vector<float> much(kMiB);  // larger than the state, and than what fits into the sockets
   for (int i = 0; i < 8; ++i) feeds_.add({.after = at_}, {std::as_bytes(std::span(much))});
   feeds_.end();
-  int changes = 0;
-  for (StateHeader::Kind kind = next(guest); kind != StateHeader::Kind::kEnd; kind = next(guest)) {
-    changes += kind == StateHeader::Kind::kChange ? 1 : 0;
-  }
-  EXPECT_LT(changes, 8);
+  EXPECT_LT(changes_told(guest), 8);
 }
 
 TEST_F(StateFeedTest, SeveralFollowFromDifferentSteps) {
@@ -196,11 +201,7 @@ TEST_F(StateFeedTest, OneThatCannotKeepUpIsGivenUp) {
   const std::vector<float> much(4 * kMiB);
   for (int i = 0; i < 8; ++i) feeds_.add({.after = at_}, {std::as_bytes(std::span(much))});  // 64 MiB may wait
   EXPECT_EQ(next(guest), StateHeader::Kind::kState);
-  int changes = 0;
-  for (StateHeader::Kind kind = next(guest); kind != StateHeader::Kind::kEnd; kind = next(guest)) {
-    changes += kind == StateHeader::Kind::kChange ? 1 : 0;  // the end comes though nobody has asked for it
-  }
-  EXPECT_LE(changes, 1);  // it was on its way already
+  EXPECT_LE(changes_told(guest), 1);  // which was on its way; the end comes though nobody has asked for it
 }
 
 TEST_F(StateFeedTest, AGuestMayGoAtAnyTime) {

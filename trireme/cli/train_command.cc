@@ -16,8 +16,7 @@
 namespace trireme::cli {
 namespace {
 
-constexpr double kPlanWithin =
-    10;  // seconds: from the first view on a worker makes its model, and says what it will do
+constexpr double kPlanWithin = 10;  // seconds in which workers make their models, and say what they will do
 
 std::string counted(std::uint32_t count, const char* noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");

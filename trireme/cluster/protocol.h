@@ -84,9 +84,8 @@ ViewInfo first_view(std::uint32_t workers, const std::vector<net::Address>& serv
 
 struct JoinReply {
   MemberId member = 0;
-  bool over = false;  ///< the job has ended: there is no further view
-  bool guest =
-      false;  ///< not in `view` yet, which is the present one with this process at its end: join again when ready
+  bool over = false;   ///< the job has ended: there is no further view
+  bool guest = false;  ///< not in `view` yet, the present one with this process at its end: join again when ready
   ViewInfo view;
   NLOHMANN_DEFINE_TYPE_INTRUSIVE(JoinReply, member, over, guest, view)
 };

@@ -232,6 +232,7 @@ AllReduce::Message AllReduce::read_message() const {
 void AllReduce::leave() { ranks_->run(collective::barrier()); }  // somebody may still read this worker's memory
 
 std::optional<Communication> AllReduce::communication() const {
+  if (ranks_ == nullptr) return std::nullopt;  // a guest that never took part
   const collective::Traffic traffic = ranks_->traffic();
   Communication result{.wire_bytes = traffic.sent_bytes + traffic.shared_bytes};
   std::uint64_t gradient_bytes = 0;

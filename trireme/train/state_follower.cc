@@ -3,7 +3,6 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "trireme/base/error.h"
 #include "trireme/base/log.h"

@@ -106,6 +106,7 @@ class Trainer::Run final : public TrainControl {
  private:
   enum class Ending { kDone, kRegroup };
 
+  /// What needs none of the others; once.
   void prepare() {
     if (strategy_) return;
     strategy_ = make_strategy(job_, options_, checkpoint_every_);
