@@ -4,9 +4,9 @@
 //   trireme run -w 2 -s 0 -- ./own_loop     two processes; no parameter servers
 #include <cstdio>
 
-#include "trireme/data/fashion_mnist.h"
-#include "trireme/data/sampler.h"
-#include "trireme/train/dist.h"
+#include "data/fashion_mnist.h"
+#include "data/sampler.h"
+#include "dist/dist.h"
 
 namespace dist = trireme::dist;
 using trireme::data::Dataset;

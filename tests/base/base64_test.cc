@@ -1,7 +1,6 @@
-#include "trireme/base/base64.h"
+#include "base/base64.h"
 
-#include "trireme/base/error.h"
-
+#include "base/error.h"
 #include "tests/support/expect_fails.h"
 
 namespace trireme {

@@ -1,4 +1,4 @@
-#include "trireme/base/bytes.h"
+#include "base/bytes.h"
 
 #include <array>
 
@@ -15,10 +15,10 @@ TEST(Bytes, TextRoundTrips) {
 
 TEST(Bytes, IntegersAreLittleEndianAndNeedNoAlignment) {
   std::array<std::byte, 9> buffer{};
-  store<std::uint32_t>(MutableBytes(buffer).subspan(1), 0x01020304u);
+  store_le<std::uint32_t>(MutableBytes(buffer).subspan(1), 0x01020304u);
   EXPECT_EQ(buffer[1], std::byte{4});
   EXPECT_EQ(buffer[4], std::byte{1});
-  EXPECT_EQ(load<std::uint32_t>(Bytes(buffer).subspan(1)), 0x01020304u);
+  EXPECT_EQ(load_le<std::uint32_t>(Bytes(buffer).subspan(1)), 0x01020304u);
 }
 
 }  // namespace

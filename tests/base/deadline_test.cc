@@ -1,4 +1,4 @@
-#include "trireme/base/deadline.h"
+#include "base/deadline.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "trireme/base/dtype.h"
+#include "base/dtype.h"
 
 #include <array>
 

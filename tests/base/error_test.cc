@@ -1,4 +1,4 @@
-#include "trireme/base/error.h"
+#include "base/error.h"
 
 #include <cerrno>
 

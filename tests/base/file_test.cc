@@ -1,4 +1,4 @@
-#include "trireme/base/file.h"
+#include "base/file.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -8,7 +8,7 @@
 
 #include <gmock/gmock.h>
 
-#include "trireme/base/error.h"
+#include "base/error.h"
 
 namespace trireme {
 namespace {

@@ -1,4 +1,4 @@
-#include "trireme/base/half.h"
+#include "base/half.h"
 
 #include <algorithm>
 #include <bit>
@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include "trireme/base/random.h"
+#include "base/random.h"
 
 namespace trireme {
 namespace {

@@ -1,4 +1,4 @@
-#include "trireme/base/hash.h"
+#include "base/hash.h"
 
 #include <gmock/gmock.h>
 

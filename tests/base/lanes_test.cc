@@ -1,4 +1,4 @@
-#include "trireme/base/lanes.h"
+#include "base/lanes.h"
 
 #include <algorithm>
 #include <bit>
@@ -10,9 +10,8 @@
 
 #include <gmock/gmock.h>
 
-#include "trireme/base/error.h"
-#include "trireme/base/random.h"
-
+#include "base/error.h"
+#include "base/random.h"
 #include "tests/support/expect_fails.h"
 
 namespace trireme {

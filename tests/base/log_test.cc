@@ -1,4 +1,4 @@
-#include "trireme/base/log.h"
+#include "base/log.h"
 
 #include <csignal>
 #include <set>
@@ -9,9 +9,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "trireme/base/error.h"
-#include "trireme/base/file.h"
-
+#include "base/error.h"
+#include "base/file.h"
 #include "tests/support/temp_folder.h"
 
 namespace trireme {

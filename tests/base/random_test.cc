@@ -1,4 +1,4 @@
-#include "trireme/base/random.h"
+#include "base/random.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "trireme/base/suggest.h"
+#include "base/suggest.h"
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,7 @@
-#include "trireme/checkpoint/convert.h"
+#include "checkpoint/safetensors/convert.h"
 
-#include "trireme/base/error.h"
-#include "trireme/checkpoint/safetensors.h"
-
+#include "base/error.h"
+#include "checkpoint/safetensors/safetensors.h"
 #include "tests/checkpoint/testing.h"
 #include "tests/support/expect_fails.h"
 

@@ -1,9 +1,8 @@
 // Checkpoints that were whole once: whatever happens to their files is found, and the place is named.
 
-#include "trireme/base/error.h"
-#include "trireme/checkpoint/list.h"
-#include "trireme/checkpoint/verify.h"
-
+#include "base/error.h"
+#include "checkpoint/list.h"
+#include "checkpoint/verify.h"
 #include "tests/checkpoint/faulty_file_system.h"
 #include "tests/checkpoint/testing.h"
 #include "tests/support/expect_fails.h"

@@ -1,8 +1,7 @@
 // Disks that fill up or fail, and machines that die, at every single operation of a write.
 
-#include "trireme/base/error.h"
-#include "trireme/checkpoint/verify.h"
-
+#include "base/error.h"
+#include "checkpoint/verify.h"
 #include "tests/checkpoint/faulty_file_system.h"
 #include "tests/checkpoint/testing.h"
 

@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "trireme/base/error.h"
-#include "trireme/base/file.h"
-#include "trireme/checkpoint/file_system.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "checkpoint/file_system.h"
 
 namespace trireme::checkpoint {
 

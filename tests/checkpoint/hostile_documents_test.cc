@@ -3,11 +3,10 @@
 #include <cstring>
 #include <functional>
 
-#include "trireme/base/error.h"
-#include "trireme/base/hash.h"
-#include "trireme/checkpoint/document.h"
-#include "trireme/checkpoint/verify.h"
-
+#include "base/error.h"
+#include "base/hash.h"
+#include "checkpoint/document.h"
+#include "checkpoint/verify.h"
 #include "tests/checkpoint/faulty_file_system.h"
 #include "tests/checkpoint/testing.h"
 #include "tests/support/expect_fails.h"

@@ -1,4 +1,4 @@
-#include "trireme/checkpoint/retention.h"
+#include "checkpoint/retention.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

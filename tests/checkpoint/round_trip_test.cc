@@ -2,9 +2,8 @@
 
 #include <thread>
 
-#include "trireme/base/error.h"
-#include "trireme/checkpoint/verify.h"
-
+#include "base/error.h"
+#include "checkpoint/verify.h"
 #include "tests/checkpoint/testing.h"
 #include "tests/support/expect_fails.h"
 

@@ -7,9 +7,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "trireme/base/error.h"
-#include "trireme/base/random.h"
-#include "trireme/checkpoint/safetensors_header.h"
+#include "base/error.h"
+#include "base/random.h"
+#include "checkpoint/safetensors/safetensors_header.h"
 
 namespace trireme::checkpoint {
 namespace {

@@ -1,4 +1,4 @@
-#include "trireme/checkpoint/safetensors.h"
+#include "checkpoint/safetensors/safetensors.h"
 
 #include <sys/stat.h>
 
@@ -10,9 +10,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "trireme/base/error.h"
-#include "trireme/base/file.h"
-
+#include "base/error.h"
+#include "base/file.h"
 #include "tests/support/temp_folder.h"
 
 namespace trireme::checkpoint {

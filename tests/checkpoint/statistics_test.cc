@@ -1,4 +1,4 @@
-#include "trireme/checkpoint/statistics.h"
+#include "checkpoint/statistics.h"
 
 #include <cmath>
 #include <limits>
@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "trireme/base/half.h"
+#include "base/half.h"
 
 namespace trireme::checkpoint {
 namespace {

@@ -9,11 +9,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "trireme/base/file.h"
-#include "trireme/base/random.h"
-#include "trireme/checkpoint/checkpoint.h"
-#include "trireme/checkpoint/writer.h"
-
+#include "base/file.h"
+#include "base/random.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/writer.h"
 #include "tests/support/temp_folder.h"
 
 namespace trireme::checkpoint {

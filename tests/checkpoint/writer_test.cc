@@ -4,8 +4,7 @@
 #include <future>
 #include <limits>
 
-#include "trireme/base/error.h"
-
+#include "base/error.h"
 #include "tests/checkpoint/faulty_file_system.h"
 #include "tests/checkpoint/testing.h"
 #include "tests/support/expect_fails.h"

@@ -1,11 +1,10 @@
-#include "trireme/cluster/assignment.h"
+#include "cluster/assignment.h"
 
 #include <algorithm>
 #include <map>
 
-#include "trireme/base/error.h"
-#include "trireme/base/random.h"
-
+#include "base/error.h"
+#include "base/random.h"
 #include "tests/support/expect_fails.h"
 
 namespace trireme::cluster {
@@ -29,7 +28,7 @@ std::map<MemberId, int> primaries(const std::vector<ShardPlace>& shards) {
 std::map<MemberId, int> copies(const std::vector<ShardPlace>& shards) {
   std::map<MemberId, int> count = primaries(shards);
   for (const ShardPlace& place : shards) {
-    if (place.backup != 0) ++count[place.backup];
+    if (place.replica != 0) ++count[place.replica];
   }
   return count;
 }
@@ -46,7 +45,7 @@ int spread(std::map<MemberId, int> count, const std::vector<AssignableServer>& a
 
 /// Every copy under way gets there.
 void sync_all(std::vector<ShardPlace>& shards) {
-  for (ShardPlace& place : shards) place.in_sync = place.backup != 0;
+  for (ShardPlace& place : shards) place.in_sync = place.replica != 0;
 }
 
 /// Calls until nothing changes any more, all copies in sync in between.
@@ -69,17 +68,17 @@ std::vector<ShardPlace> settle(std::vector<ShardPlace> shards, const std::vector
 TEST(Assignment, TheFirstOneIsEven) {
   const auto one = assign_shards({}, servers({7}), 4, 2);
   EXPECT_EQ(primaries(one.shards)[7], 4);
-  EXPECT_EQ(one.shards[0].backup, 0u);
+  EXPECT_EQ(one.shards[0].replica, 0u);
   const auto three = assign_shards({}, servers({3, 1, 2}), 12, 2);
   EXPECT_THAT(three.reason, HasSubstr("3 servers"));
   std::map<std::pair<MemberId, MemberId>, int> pairs;
   for (const ShardPlace& place : three.shards) {
     EXPECT_TRUE(place.in_sync);
-    ++pairs[{place.primary, place.backup}];
+    ++pairs[{place.primary, place.replica}];
   }
   EXPECT_EQ(pairs.size(), 6u) << "what one server leaves behind is shared by the others";
   for (const auto& [pair, count] : pairs) EXPECT_EQ(count, 2);
-  for (const ShardPlace& place : assign_shards({}, servers({1, 2}), 8, 1).shards) EXPECT_EQ(place.backup, 0u);
+  for (const ShardPlace& place : assign_shards({}, servers({1, 2}), 8, 1).shards) EXPECT_EQ(place.replica, 0u);
 }
 
 TEST(Assignment, ABackupTakesOverAndANewOneIsChosen) {
@@ -90,14 +89,14 @@ TEST(Assignment, ABackupTakesOverAndANewOneIsChosen) {
   for (std::size_t i = 0; i < 12; ++i) {
     const ShardPlace& before = first.shards[i];
     const ShardPlace& now = next.shards[i];
-    EXPECT_EQ(now.primary, before.primary == 1 ? before.backup : before.primary);
-    EXPECT_NE(now.backup, 0u);
-    EXPECT_EQ(now.in_sync, before.primary != 1 && before.backup != 1);
+    EXPECT_EQ(now.primary, before.primary == 1 ? before.replica : before.primary);
+    EXPECT_NE(now.replica, 0u);
+    EXPECT_EQ(now.in_sync, before.primary != 1 && before.replica != 1);
   }
 }
 
 TEST(Assignment, ACopyOutOfSyncIsNeverPromoted) {
-  std::vector<ShardPlace> shards{{.primary = 1, .backup = 2, .in_sync = false}, {1, 2, true}, {1, 0, false}};
+  std::vector<ShardPlace> shards{{.primary = 1, .replica = 2, .in_sync = false}, {1, 2, true}, {1, 0, false}};
   const auto next = assign_shards(shards, servers({2, 3}), 3, 2);
   EXPECT_EQ(next.lost, (std::vector<std::uint32_t>{0, 2}));
   EXPECT_EQ(next.shards[1].primary, 2u);
@@ -117,7 +116,7 @@ TEST(Assignment, AServerThatComesGetsItsShareInTwoCalls) {
     const auto rest = settle(before, live, replicas);
     EXPECT_LE(spread(primaries(rest), live), 1);
     EXPECT_LE(spread(copies(rest), live), 1);
-    for (const ShardPlace& place : rest) EXPECT_EQ(place.backup != 0, replicas == 2);
+    for (const ShardPlace& place : rest) EXPECT_EQ(place.replica != 0, replicas == 2);
   }
 }
 
@@ -138,10 +137,10 @@ TEST(Assignment, RefusesWhatCannotBe) {
 
 TEST(Assignment, ReportsOfThePresentPairCount) {
   std::vector<ShardPlace> shards{{1, 2, false}, {2, 1, false}};
-  EXPECT_FALSE(apply_reports(shards, 1, {{.shard = 0, .backup = 3, .in_sync = true, .failure = ""}}));
-  EXPECT_FALSE(apply_reports(shards, 1, {{.shard = 1, .backup = 2, .in_sync = true, .failure = ""}}));
-  EXPECT_FALSE(apply_reports(shards, 1, {{.shard = 9, .backup = 2, .in_sync = true, .failure = ""}}));
-  EXPECT_TRUE(apply_reports(shards, 1, {{.shard = 0, .backup = 2, .in_sync = true, .failure = ""}}));
+  EXPECT_FALSE(apply_reports(shards, 1, {{.shard = 0, .replica = 3, .in_sync = true, .failure = ""}}));
+  EXPECT_FALSE(apply_reports(shards, 1, {{.shard = 1, .replica = 2, .in_sync = true, .failure = ""}}));
+  EXPECT_FALSE(apply_reports(shards, 1, {{.shard = 9, .replica = 2, .in_sync = true, .failure = ""}}));
+  EXPECT_TRUE(apply_reports(shards, 1, {{.shard = 0, .replica = 2, .in_sync = true, .failure = ""}}));
   EXPECT_TRUE(shards[0].in_sync);
 }
 
@@ -157,7 +156,7 @@ TEST(Assignment, WhateverHappensACopyWithTheDataServes) {
     auto shards = assign_shards({}, servers(live), count, replicas).shards;
     for (int event = 0; event < 30; ++event) {
       for (ShardPlace& place : shards) {
-        if (place.backup != 0 && random.below(2) == 0) place.in_sync = true;
+        if (place.replica != 0 && random.below(2) == 0) place.in_sync = true;
       }
       const auto before = shards;
       MemberId leaving = 0;
@@ -173,24 +172,24 @@ TEST(Assignment, WhateverHappensACopyWithTheDataServes) {
       std::vector<std::uint32_t> lost;
       for (std::uint32_t i = 0; i < count; ++i) {
         const bool primary_had = alive(before[i].primary);
-        const bool backup_had = before[i].in_sync && alive(before[i].backup);
-        if (!primary_had && !backup_had) lost.push_back(i);
+        const bool replica_had = before[i].in_sync && alive(before[i].replica);
+        if (!primary_had && !replica_had) lost.push_back(i);
         const ShardPlace& now = shards[i];
         ASSERT_TRUE(alive(now.primary));
-        ASSERT_NE(now.primary, now.backup) << "two copies on one server";
-        ASSERT_TRUE(now.backup == 0 || alive(now.backup));
-        if (primary_had || backup_had) {
+        ASSERT_NE(now.primary, now.replica) << "two copies on one server";
+        ASSERT_TRUE(now.replica == 0 || alive(now.replica));
+        if (primary_had || replica_had) {
           ASSERT_TRUE((primary_had && now.primary == before[i].primary) ||
-                      (backup_had && now.primary == before[i].backup))
+                      (replica_had && now.primary == before[i].replica))
               << "seed " << seed << ": a copy without the data serves";
         }
         if (now.in_sync) {  // it was in sync before, or has just handed over
           const bool had =
-              (backup_had && now.backup == before[i].backup) || (primary_had && now.backup == before[i].primary);
+              (replica_had && now.replica == before[i].replica) || (primary_had && now.replica == before[i].primary);
           ASSERT_TRUE(had) << "seed " << seed << ": a copy is called in sync that is not";
         }
         if (replicas == 2 && live.size() > 1 && leaving == 0) {
-          ASSERT_NE(now.backup, 0u);
+          ASSERT_NE(now.replica, 0u);
         }
       }
       ASSERT_EQ(result.lost, lost);

@@ -1,12 +1,11 @@
-#include "trireme/cluster/environment.h"
+#include "cluster/environment.h"
 
 #include <map>
 #include <string>
 
 #include <gtest/gtest.h>
 
-#include "trireme/base/error.h"
-
+#include "base/error.h"
 #include "tests/support/expect_fails.h"
 #include "tests/support/temp_folder.h"
 

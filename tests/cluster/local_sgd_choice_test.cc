@@ -1,9 +1,8 @@
-#include "trireme/cluster/local_sgd_choice.h"
+#include "cluster/local_sgd_choice.h"
 
 #include <gtest/gtest.h>
 
-#include "trireme/base/error.h"
-
+#include "base/error.h"
 #include "tests/support/expect_fails.h"
 
 namespace trireme::cluster {

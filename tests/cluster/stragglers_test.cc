@@ -1,4 +1,4 @@
-#include "trireme/cluster/stragglers.h"
+#include "cluster/stragglers.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,12 +1,11 @@
-#include "trireme/codec/codec.h"
+#include "codec/codec.h"
 
 #include <limits>
 #include <map>
 
 #include <gmock/gmock.h>
 
-#include "trireme/base/hash.h"
-
+#include "base/hash.h"
 #include "tests/codec/testing.h"
 
 namespace trireme::codec {
@@ -184,7 +183,7 @@ TEST(Codec, SumsOfReducibleFormsDecodeToTheSum) {
   std::vector<std::byte> sum = encoded(spec, 77, b);
   for (std::size_t i = 0; i < sum.size(); i += sizeof(float)) {
     const auto at = std::span(sum).subspan(i);
-    store(at, load<float>(std::span(encoded_a).subspan(i)) + load<float>(at));
+    store_le(at, load_le<float>(std::span(encoded_a).subspan(i)) + load_le<float>(at));
   }
   std::vector<float> expected = decoded(spec, 77, encoded_a, a.size());
   add_decoded(spec, 77, encoded(spec, 77, b), expected);

@@ -1,11 +1,10 @@
-#include "trireme/codec/error_feedback.h"
+#include "codec/error_feedback.h"
 
 #include <limits>
 
 #include <gmock/gmock.h>
 
-#include "trireme/base/error.h"
-
+#include "base/error.h"
 #include "tests/codec/testing.h"
 #include "tests/support/expect_fails.h"
 

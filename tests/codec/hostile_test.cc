@@ -2,9 +2,8 @@
 
 #include <gmock/gmock.h>
 
-#include "trireme/base/error.h"
-#include "trireme/codec/codec.h"
-
+#include "base/error.h"
+#include "codec/codec.h"
 #include "tests/codec/testing.h"
 #include "tests/support/expect_fails.h"
 
@@ -14,7 +13,7 @@ namespace {
 using ::testing::Each;
 
 void put_index(std::vector<std::byte>& bytes, std::size_t i, std::uint32_t index) {
-  store(std::span(bytes).subspan(i * sizeof(index)), index);
+  store_le(std::span(bytes).subspan(i * sizeof(index)), index);
 }
 
 /// Both ways of reading `bytes` are refused as Corrupt and leave the output alone.

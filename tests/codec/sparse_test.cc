@@ -1,4 +1,4 @@
-#include "trireme/codec/sparse.h"
+#include "codec/sparse.h"
 
 #include <limits>
 #include <numeric>
@@ -6,8 +6,7 @@
 
 #include <gmock/gmock.h>
 
-#include "trireme/codec/float_loops.h"
-
+#include "codec/float_loops.h"
 #include "tests/codec/testing.h"
 
 namespace trireme::codec {
@@ -20,7 +19,7 @@ std::vector<std::uint32_t> sent_indices(const Spec& spec, std::span<const float>
   const std::vector<std::byte> bytes = encoded(spec, 0, values);
   std::vector<std::uint32_t> indices(kept_values(spec, values.size()));
   for (std::size_t i = 0; i < indices.size(); ++i) {
-    indices[i] = load<std::uint32_t>(std::span(bytes).subspan(i * sizeof(std::uint32_t)));
+    indices[i] = load_le<std::uint32_t>(std::span(bytes).subspan(i * sizeof(std::uint32_t)));
   }
   return indices;
 }

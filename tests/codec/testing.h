@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "trireme/base/random.h"
-#include "trireme/codec/codec.h"
+#include "base/random.h"
+#include "codec/codec.h"
 
 namespace trireme::codec {
 

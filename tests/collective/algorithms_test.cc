@@ -2,9 +2,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "trireme/base/error.h"
-#include "trireme/collective/choice.h"
-
+#include "base/error.h"
+#include "collective/choice.h"
 #include "tests/collective/reference.h"
 #include "tests/collective/testing.h"
 #include "tests/support/expect_fails.h"
@@ -67,8 +66,8 @@ TEST_P(AlgorithmsTest, FloatsAreExactButForTheRing) {
         }
         double worst = 0;
         for (std::size_t i = 0; i < kCount; ++i) {
-          const auto right = load<float>(Bytes(expected).subspan(i * sizeof(float)));
-          const auto got = load<float>(Bytes(data).subspan(i * sizeof(float)));
+          const auto right = load_le<float>(Bytes(expected).subspan(i * sizeof(float)));
+          const auto got = load_le<float>(Bytes(data).subspan(i * sizeof(float)));
           const double scale = op == ReduceOp::kProduct ? std::abs(right) : 4.0 * ranks.size();
           worst = std::max(worst, std::abs(double{got} - right) / scale);
         }
@@ -90,7 +89,7 @@ TEST_P(AlgorithmsTest, SixteenBitFloatsAreCloseInAll) {
       double worst = 0;
       for (std::size_t i = 0; i < kCount; ++i) {
         const auto value = [&](Bytes bytes) {  // the upper half of a float
-          return std::bit_cast<float>(std::uint32_t{load<std::uint16_t>(bytes.subspan(2 * i))} << 16);
+          return std::bit_cast<float>(std::uint32_t{load_le<std::uint16_t>(bytes.subspan(2 * i))} << 16);
         };
         worst = std::max(worst, std::abs(double{value(exact)} - value(data)));
       }

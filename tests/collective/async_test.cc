@@ -2,8 +2,7 @@
 #include <latch>
 #include <thread>
 
-#include "trireme/base/error.h"
-
+#include "base/error.h"
 #include "tests/collective/testing.h"
 #include "tests/support/expect_fails.h"
 

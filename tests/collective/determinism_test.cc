@@ -2,8 +2,7 @@
 #include <cstring>
 #include <thread>
 
-#include "trireme/base/random.h"
-
+#include "base/random.h"
 #include "tests/collective/reference.h"
 #include "tests/collective/testing.h"
 

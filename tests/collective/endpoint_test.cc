@@ -1,17 +1,16 @@
 // Who gets in, who does not, and who is waited for in vain.
 #include <sys/socket.h>
 
-#include "trireme/base/error.h"
-#include "trireme/base/random.h"
-#include "trireme/net/dial.h"
-
+#include "base/error.h"
+#include "base/random.h"
+#include "net/connect.h"
 #include "tests/collective/testing.h"
 #include "tests/support/expect_fails.h"
 
 namespace trireme::collective {
 namespace {
 
-using net::ProvenStream;
+using net::AuthenticatedStream;
 using net::Transport;
 
 constexpr LinkName kLink{.view = 1, .group = {}, .from = 1, .to = 0, .purpose = Purpose::kData};
@@ -23,13 +22,13 @@ LinkName link(View view, const std::string& group = "all") {
   return name;
 }
 
-int descriptor_of(ProvenStream& stream) {
+int descriptor_of(AuthenticatedStream& stream) {
   if (auto* local = std::get_if<net::Local::socket>(&stream.socket)) return local->native_handle();
   return std::get<net::tcp::socket>(stream.socket).native_handle();
 }
 
 /// Reads until the other side closes; false if it does not for 10 s.
-bool is_closed(ProvenStream& stream) {
+bool is_closed(AuthenticatedStream& stream) {
   std::visit(
       [](auto& socket) {
         if constexpr (requires { socket.native_non_blocking(false); }) socket.native_non_blocking(false);
@@ -66,7 +65,7 @@ TEST_P(EndpointTest, AConnectionFindsWhoWaitsForIt) {
   Ranks ranks(2);
   // Early: before anybody asks for it.
   ranks.endpoints[1]->connect(ranks.addresses[0], link(1, "a"), transport(), Deadline::in(10s));
-  const ProvenStream first =
+  const AuthenticatedStream first =
       ranks.endpoints[1]->connect(ranks.addresses[0], link(1, "b"), transport(), Deadline::in(10s));
   EXPECT_NO_THROW(ranks.endpoints[0]->accept(link(1, "b"), Deadline::in(10s)));
   EXPECT_FAILS(ranks.endpoints[0]->accept(link(1, "b"), Deadline::in(50ms)), Timeout, "rank 1 did not connect", "'b'");
@@ -125,8 +124,8 @@ TEST(Endpoint, ALaterConnectionOfTheSameNameReplacesTheEarlier) {
     const auto connect = [&] {
       return ranks.endpoints[1]->connect(ranks.addresses[0], link(1), transport, Deadline::in(10s));
     };
-    ProvenStream first = connect();
-    ProvenStream second = connect();
+    AuthenticatedStream first = connect();
+    AuthenticatedStream second = connect();
     EXPECT_TRUE(is_closed(first));
     EXPECT_NO_THROW(ranks.endpoints[0]->accept(link(1), Deadline::in(10s)));
     EXPECT_THROW(ranks.endpoints[0]->accept(link(1), Deadline::in(50ms)), Timeout);
@@ -136,16 +135,16 @@ TEST(Endpoint, ALaterConnectionOfTheSameNameReplacesTheEarlier) {
 TEST(Endpoint, GarbageAfterTheHandshakeIsClosed) {
   Ranks ranks(2);
   RandomStream random(9);
-  net::Loop loop("stranger");
+  net::EventLoop loop("stranger");
   for (const Transport transport : {Transport::kShm, Transport::kTcp}) {
     const auto expect_refused = [&](const std::string& words) {
-      ProvenStream stream = net::dial(loop, ranks.addresses[0], {.secret = kSecret, .transport = transport});
+      AuthenticatedStream stream = net::connect(loop, ranks.addresses[0], {.secret = kSecret, .transport = transport});
       ::send(descriptor_of(stream), words.data(), words.size(), MSG_NOSIGNAL);
       EXPECT_TRUE(is_closed(stream));
     };
     const auto sized = [](std::uint32_t size, const std::string& body) {
       std::string words(sizeof(size), '\0');
-      store(std::as_writable_bytes(std::span(words)), size);
+      store_le(std::as_writable_bytes(std::span(words)), size);
       return words + body;
     };
     expect_refused(sized(0xffffffff, "x"));

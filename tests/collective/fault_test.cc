@@ -2,9 +2,8 @@
 #include <filesystem>
 #include <sstream>
 
-#include "trireme/base/file.h"
-#include "trireme/collective/communicator.h"
-
+#include "base/file.h"
+#include "collective/communicator.h"
 #include "tests/collective/testing.h"
 #include "tests/support/processes.h"
 

@@ -1,6 +1,5 @@
 // Two hosts, as networks of this machine with a cable between them: two ranks on each.
-#include "trireme/collective/communicator.h"
-
+#include "collective/communicator.h"
 #include "tests/collective/reference.h"
 #include "tests/collective/suite.h"
 #include "tests/collective/testing.h"

@@ -8,7 +8,7 @@ namespace trireme::collective {
 namespace {
 
 struct Setting {
-  Road road;
+  Road transport;
   std::uint32_t ranks;
   Scope::Large large;
 };
@@ -27,12 +27,14 @@ INSTANTIATE_TEST_SUITE_P(Over, MatrixTest,
                                            Setting{kShm, 4, kAll}, Setting{kShm, 7, kAll}, Setting{kTcp, 2, kFew},
                                            Setting{kTcp, 3, kFew}, Setting{kTcp, 4, kFew}, Setting{kTcp, 7, kFew},
                                            Setting{kTls, 3, kFew}),
-                         [](const auto& test) { return fmt::format("{}{}", test.param.road.name, test.param.ranks); });
+                         [](const auto& test) {
+                           return fmt::format("{}{}", test.param.transport.name, test.param.ranks);
+                         });
 
 TEST_P(MatrixTest, EverythingAgreesWithTheReference) {
   const Setting& setting = GetParam();
-  expect_ranks(setting.ranks, {.transport = setting.road.transport}, [&](Communicator& ranks) {
-    EXPECT_EQ(ranks.transport(), ranks.size() == 1 ? "alone" : setting.road.name);
+  expect_ranks(setting.ranks, {.transport = setting.transport.transport}, [&](Communicator& ranks) {
+    EXPECT_EQ(ranks.transport(), ranks.size() == 1 ? "alone" : setting.transport.name);
     check_everything(ranks, {.large = setting.large});
   });
 }

@@ -1,6 +1,5 @@
 // Ranks that ask for different things all hear of it, and go on together.
-#include "trireme/base/error.h"
-
+#include "base/error.h"
 #include "tests/collective/testing.h"
 #include "tests/support/expect_fails.h"
 

@@ -1,4 +1,4 @@
-#include "trireme/collective/reduction.h"
+#include "collective/reduction.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,9 +9,9 @@
 
 #include <gmock/gmock.h>
 
-#include "trireme/base/error.h"
-#include "trireme/base/half.h"
-#include "trireme/base/random.h"
+#include "base/error.h"
+#include "base/half.h"
+#include "base/random.h"
 
 namespace trireme::collective {
 namespace {

@@ -7,9 +7,9 @@
 #include <map>
 #include <mutex>
 
-#include "trireme/base/error.h"
-#include "trireme/base/half.h"
-#include "trireme/base/random.h"
+#include "base/error.h"
+#include "base/half.h"
+#include "base/random.h"
 
 namespace trireme::collective {
 namespace {

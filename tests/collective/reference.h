@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "trireme/base/bytes.h"
-#include "trireme/collective/reduction.h"
+#include "base/bytes.h"
+#include "collective/reduction.h"
 
 namespace trireme::collective {
 

@@ -8,8 +8,8 @@
 
 #include <gtest/gtest.h>
 
-#include "trireme/base/error.h"
-#include "trireme/collective/team.h"
+#include "base/error.h"
+#include "collective/rank_group.h"
 
 namespace trireme::collective {
 namespace {

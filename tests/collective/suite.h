@@ -2,8 +2,7 @@
 
 #include <vector>
 
-#include "trireme/collective/communicator.h"
-
+#include "collective/communicator.h"
 #include "tests/collective/reference.h"
 
 namespace trireme::collective {

@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include "trireme/collective/communicator.h"
+#include "collective/communicator.h"
 
 namespace trireme::collective {
 
@@ -75,7 +75,7 @@ struct Road {
   std::string name = "";
 };
 
-inline void PrintTo(const Road& road, std::ostream* out) { *out << road.name; }
+inline void PrintTo(const Road& transport, std::ostream* out) { *out << transport.name; }
 
 inline const Road kShm{net::Transport::kShm, {}, "shm"};
 inline const Road kTcp{net::Transport::kTcp, {}, "tcp"};

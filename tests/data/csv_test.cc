@@ -1,7 +1,6 @@
-#include "trireme/data/csv.h"
+#include "data/csv.h"
 
-#include "trireme/base/error.h"
-
+#include "base/error.h"
 #include "support.h"
 
 namespace trireme::data {

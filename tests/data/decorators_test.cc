@@ -1,10 +1,9 @@
-#include "trireme/base/error.h"
-#include "trireme/data/columns.h"
-#include "trireme/data/memory_dataset.h"
-#include "trireme/data/normalized.h"
-#include "trireme/data/sharding.h"
-#include "trireme/data/subset.h"
-
+#include "base/error.h"
+#include "data/columns.h"
+#include "data/memory_dataset.h"
+#include "data/normalized.h"
+#include "data/sharding.h"
+#include "data/subset.h"
 #include "support.h"
 
 namespace trireme::data {

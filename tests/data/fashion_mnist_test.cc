@@ -1,9 +1,8 @@
-#include "trireme/data/fashion_mnist.h"
+#include "data/fashion_mnist.h"
 
 #include <cmath>
 
-#include "trireme/base/error.h"
-
+#include "base/error.h"
 #include "support.h"
 
 namespace trireme::data {

@@ -1,11 +1,10 @@
-#include "trireme/data/idx.h"
+#include "data/idx.h"
 
 #include <sys/resource.h>
 
 #include <initializer_list>
 
-#include "trireme/base/error.h"
-
+#include "base/error.h"
 #include "support.h"
 
 namespace trireme::data {

@@ -1,4 +1,4 @@
-#include "trireme/data/prefetch.h"
+#include "data/prefetch.h"
 
 #include <pthread.h>
 
@@ -6,11 +6,10 @@
 #include <latch>
 #include <set>
 
-#include "trireme/base/error.h"
-#include "trireme/data/memory_dataset.h"
-#include "trireme/data/sampler.h"
-#include "trireme/data/synthetic.h"
-
+#include "base/error.h"
+#include "data/memory_dataset.h"
+#include "data/sampler.h"
+#include "data/synthetic.h"
 #include "support.h"
 
 namespace trireme::data {

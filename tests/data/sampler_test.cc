@@ -1,12 +1,11 @@
-#include "trireme/data/sampler.h"
+#include "data/sampler.h"
 
 #include <algorithm>
 #include <limits>
 #include <thread>
 
-#include "trireme/base/error.h"
-#include "trireme/base/lanes.h"
-
+#include "base/error.h"
+#include "base/lanes.h"
 #include "support.h"
 
 namespace trireme::data {

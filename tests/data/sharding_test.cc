@@ -1,10 +1,9 @@
-#include "trireme/data/sharding.h"
+#include "data/sharding.h"
 
 #include <cmath>
 #include <limits>
 
-#include "trireme/base/error.h"
-
+#include "base/error.h"
 #include "support.h"
 
 namespace trireme::data {

@@ -11,8 +11,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "trireme/data/dataset.h"
-
+#include "data/dataset.h"
 #include "tests/support/expect_fails.h"
 #include "tests/support/temp_folder.h"
 

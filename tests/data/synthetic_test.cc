@@ -1,11 +1,10 @@
-#include "trireme/data/synthetic.h"
+#include "data/synthetic.h"
 
 #include <algorithm>
 #include <cmath>
 #include <thread>
 
-#include "trireme/base/error.h"
-
+#include "base/error.h"
 #include "support.h"
 
 namespace trireme::data {

@@ -1,4 +1,4 @@
-#include "trireme/launch/exit.h"
+#include "launch/exit.h"
 
 #include <signal.h>
 #include <sys/wait.h>

@@ -1,4 +1,4 @@
-#include "trireme/launch/log_tail.h"
+#include "launch/log_tail.h"
 
 #include <gtest/gtest.h>
 

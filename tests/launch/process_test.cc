@@ -1,4 +1,4 @@
-#include "trireme/launch/process.h"
+#include "launch/process.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -7,10 +7,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "trireme/base/error.h"
-#include "trireme/base/file.h"
-#include "trireme/launch/supervisor.h"
-
+#include "base/error.h"
+#include "base/file.h"
+#include "launch/supervisor.h"
 #include "tests/launch/testing.h"
 
 namespace trireme::launch {

@@ -1,11 +1,11 @@
-#include "trireme/launch/signal_watcher.h"
+#include "launch/signal_watcher.h"
 
 #include <poll.h>
 #include <signal.h>
 
 #include <gtest/gtest.h>
 
-#include "trireme/base/error.h"
+#include "base/error.h"
 
 namespace trireme::launch {
 namespace {

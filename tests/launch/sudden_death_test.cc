@@ -8,8 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include "trireme/launch/supervisor.h"
-
+#include "launch/supervisor.h"
 #include "tests/launch/testing.h"
 
 namespace trireme::launch {

@@ -1,4 +1,4 @@
-#include "trireme/launch/supervisor.h"
+#include "launch/supervisor.h"
 
 #include <poll.h>
 #include <signal.h>
@@ -7,8 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "trireme/base/error.h"
-
+#include "base/error.h"
 #include "tests/launch/testing.h"
 
 namespace trireme::launch {

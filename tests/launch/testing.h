@@ -11,8 +11,8 @@
 
 #include <gtest/gtest.h>
 
-#include "trireme/base/deadline.h"
-#include "trireme/launch/process.h"
+#include "base/deadline.h"
+#include "launch/process.h"
 
 namespace trireme::launch {
 

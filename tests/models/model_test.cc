@@ -1,10 +1,9 @@
-#include "trireme/models/model.h"
+#include "models/model.h"
 
 #include <gtest/gtest.h>
 
-#include "trireme/base/error.h"
-#include "trireme/cli/train_flags.h"
-
+#include "base/error.h"
+#include "cli/train_flags.h"
 #include "tests/support/expect_fails.h"
 
 namespace trireme {

@@ -1,7 +1,6 @@
-#include "trireme/net/address.h"
+#include "net/address.h"
 
-#include "trireme/base/error.h"
-
+#include "base/error.h"
 #include "tests/support/expect_fails.h"
 
 namespace trireme::net {

@@ -1,5 +1,5 @@
 // Requests and answers over each transport, and every way a connection is refused politely.
-#include "trireme/net/connection.h"
+#include "net/connection.h"
 
 #include <arpa/inet.h>
 #include <net/if.h>
@@ -19,7 +19,7 @@ namespace {
 struct ConnectionTest : ::testing::TestWithParam<Transport> {
   EchoHandler handler;
   Service service{echo_options(), handler};
-  Loop loop{"client"};
+  EventLoop loop{"client"};
 
   std::shared_ptr<Connection> connect() {
     return Connection::open(loop, service.address(), connect_options(GetParam()));
@@ -44,7 +44,7 @@ TEST_P(ConnectionTest, PayloadsGoOutInPartsAndComeBackInPlace) {
   const auto half = std::span(out).size() / 2;
   const auto pending = connection->send(
       {.kind = kEcho,
-       .body = encode_body(Text{"floats"}),
+       .body = encode_message(Text{"floats"}),
        .payload = {std::as_bytes(std::span(out).first(half)), {}, std::as_bytes(std::span(out).subspan(half))},
        .sinks = {std::as_writable_bytes(std::span(in).first(7)), std::as_writable_bytes(std::span(in).subspan(7))}});
   const InFrame reply = connection->wait(pending, Deadline::in(10s), "floats");
@@ -56,7 +56,7 @@ TEST_P(ConnectionTest, LargePayloads) {
   const auto connection = connect();
   std::vector<std::byte> out(20u << 20);
   for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<std::byte>(i * i >> 3);
-  const auto send = [&] { return connection->send({.kind = kEcho, .body = encode_body(Text{}), .payload = {out}}); };
+  const auto send = [&] { return connection->send({.kind = kEcho, .body = encode_message(Text{}), .payload = {out}}); };
   if (GetParam() == Transport::kShm) {  // these go through shared segments
     EXPECT_FAILS(send(), InvalidArgument, "shared segment");
   } else {
@@ -78,7 +78,7 @@ TEST_P(ConnectionTest, TheServicesErrorsArriveAsTheyWereThrown) {
 TEST_P(ConnectionTest, AnAnswerOfAnotherSizeThanAskedForIsRefused) {
   const auto connection = connect();
   std::vector<std::byte> sink(100);
-  const auto pending = connection->send({.kind = kShortPayload, .body = encode_body(Text{}), .sinks = {sink}});
+  const auto pending = connection->send({.kind = kShortPayload, .body = encode_message(Text{}), .sinks = {sink}});
   EXPECT_FAILS(connection->wait(pending, Deadline::in(10s), "x"), PeerLost, "0 bytes where 100 were asked for");
 }
 
@@ -101,11 +101,11 @@ TEST_P(ConnectionTest, ManyRequestsOfManyThreads) {
         std::vector<std::pair<std::string, std::shared_ptr<PendingReply>>> sent;
         for (int i = 0; i < 50; ++i) {
           std::string text = std::to_string(thread * 1000 + i) + std::string(static_cast<std::size_t>(i) * 20, '.');
-          sent.emplace_back(text, connection->send({.kind = kEcho, .body = encode_body(Text{text})}));
+          sent.emplace_back(text, connection->send({.kind = kEcho, .body = encode_message(Text{text})}));
         }
         for (const auto& [text, pending] : sent) {
           const InFrame reply = connection->wait(pending, Deadline::in(30s), "an echo");
-          if (decode_body<Text>(reply.body_bytes()).text != text) ADD_FAILURE() << text;
+          if (decode_message<Text>(reply.body_bytes()).text != text) ADD_FAILURE() << text;
         }
       }
     });
@@ -117,10 +117,10 @@ TEST_P(ConnectionTest, MoreThanTheRingHolds) {
   const auto connection = connect();
   const std::string text(60'000, 'x');
   std::vector<std::shared_ptr<PendingReply>> sent;
-  for (int i = 0; i < 60; ++i) sent.push_back(connection->send({.kind = kEcho, .body = encode_body(Text{text})}));
+  for (int i = 0; i < 60; ++i) sent.push_back(connection->send({.kind = kEcho, .body = encode_message(Text{text})}));
   const auto began = Deadline::Clock::now();
   for (const auto& pending : sent) {
-    EXPECT_EQ(decode_body<Text>(connection->wait(pending, Deadline::in(30s), "x").body_bytes()).text, text);
+    EXPECT_EQ(decode_message<Text>(connection->wait(pending, Deadline::in(30s), "x").body_bytes()).text, text);
   }
   EXPECT_LT(Deadline::Clock::now() - began, 5s);
 }
@@ -129,7 +129,7 @@ TEST_P(ConnectionTest, ClosingEndsTheWaitOfOtherThreads) {
   const auto connection = connect();
   std::atomic<bool> asked = false;
   std::thread waiter([&] {
-    const auto pending = connection->send({.kind = kSilence, .body = encode_body(Text{})});
+    const auto pending = connection->send({.kind = kSilence, .body = encode_message(Text{})});
     asked = true;
     EXPECT_FAILS(connection->wait(pending, Deadline::in(30s), "x"), PeerLost, "closed by this side");
   });
@@ -142,7 +142,7 @@ TEST_P(ConnectionTest, TheEndOfTheServiceIsSeen) {
   auto other = std::make_unique<Service>(echo_options(), handler);
   const auto connection = Connection::open(loop, other->address(), connect_options(GetParam()));
   ask(*connection, "hello");
-  const auto pending = connection->send({.kind = kSilence, .body = encode_body(Text{})});
+  const auto pending = connection->send({.kind = kSilence, .body = encode_message(Text{})});
   other.reset();
   EXPECT_FAILS(connection->wait(pending, Deadline::in(10s), "x"), PeerLost, "the echo");
 }
@@ -172,14 +172,14 @@ TEST_P(ConnectionTest, FiftyCyclesLeaveNoDescriptor) {
 
 TEST(Connection, WaitsForAServiceThatIsNotThereYet) {
   EchoHandler handler;
-  Loop loop("client");
+  EventLoop loop("client");
   Address address;
   { address = Service(echo_options(), handler).address(); }
   address.unix_name.clear();
   std::unique_ptr<Service> late;
   std::thread starter([&] {
     auto options = echo_options();
-    options.door.port = address.port;
+    options.listener.port = address.port;
     late = std::make_unique<Service>(options, handler);
   });
   EXPECT_EQ(ask(*Connection::open(loop, address, connect_options(Transport::kTcp)), "hello"), "hello");
@@ -188,7 +188,7 @@ TEST(Connection, WaitsForAServiceThatIsNotThereYet) {
 
 TEST(Connection, NobodyThereIsAPeerLostThatSaysWhere) {
   EchoHandler handler;
-  Loop loop("client");
+  EventLoop loop("client");
   const Address address = Service(echo_options(), handler).address();
   for (const Transport transport : {Transport::kShm, Transport::kTcp, Transport::kTls, Transport::kAuto}) {
     EXPECT_FAILS(Connection::open(loop, address, connect_options(transport, 50ms)), PeerLost, "cannot reach the echo",
@@ -198,7 +198,7 @@ TEST(Connection, NobodyThereIsAPeerLostThatSaysWhere) {
 
 TEST(Connection, AutoPrefersSharedMemory) {
   EchoHandler handler;
-  Loop loop("client");
+  EventLoop loop("client");
   const Service service(echo_options(), handler);
   EXPECT_TRUE(Connection::open(loop, service.address(), connect_options(Transport::kAuto))->channel().shares_memory());
   Address remote = service.address();
@@ -232,11 +232,11 @@ TEST(Connection, BetweenHostsOnlyEncryptedUnlessAllowed) {
   const std::string host = "10.99.0.1";
   if (!enter_own_network(host.c_str())) GTEST_SKIP() << "network namespaces are not permitted here";
   EchoHandler handler;
-  Loop loop("client");
+  EventLoop loop("client");
   auto options = echo_options();
-  options.door.host = "0.0.0.0";
-  options.door.advertise = host;
-  options.door.share_memory = false;
+  options.listener.host = "0.0.0.0";
+  options.listener.advertise = host;
+  options.listener.share_memory = false;
   {
     const Service service(options, handler);
     EXPECT_EQ(service.address().host, host);
@@ -246,7 +246,7 @@ TEST(Connection, BetweenHostsOnlyEncryptedUnlessAllowed) {
     EXPECT_FAILS(Connection::open(loop, service.address(), connect_options(Transport::kTcp)), PeerLost,
                  "during the handshake", "log");
   }
-  options.door.allow_plain = true;
+  options.listener.allow_plain = true;
   const Service trusting(options, handler);
   EXPECT_EQ(ask(*Connection::open(loop, trusting.address(), connect_options(Transport::kTcp)), "hello"), "hello");
 }
@@ -255,9 +255,9 @@ TEST(Service, APortInUseIsAnErrorThatNamesIt) {
   EchoHandler handler;
   const Service first(echo_options(), handler);
   auto options = echo_options();
-  options.door.port = first.address().port;
+  options.listener.port = first.address().port;
   EXPECT_FAILS(Service(options, handler), IoError, first.address().text(), "in use", "another port");
-  options.door.host = "no-such-host.invalid";
+  options.listener.host = "no-such-host.invalid";
   EXPECT_FAILS(Service(options, handler), IoError, "no-such-host.invalid");
 }
 

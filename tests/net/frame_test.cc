@@ -1,8 +1,7 @@
-#include "trireme/net/frame.h"
+#include "net/frame.h"
 
-#include "trireme/base/error.h"
-#include "trireme/base/hash.h"
-
+#include "base/error.h"
+#include "base/hash.h"
 #include "tests/support/expect_fails.h"
 
 namespace trireme::net {
@@ -20,8 +19,8 @@ template <typename T>
 std::array<std::byte, kHeaderBytes> forged(std::size_t offset, T value) {
   auto bytes = encode_header(kSample);
   const MutableBytes out(bytes);
-  store(out.subspan(offset), value);
-  store(out.subspan(40), crc32c(out.first(40)));
+  store_le(out.subspan(offset), value);
+  store_le(out.subspan(40), crc32c(out.first(40)));
   return bytes;
 }
 
@@ -34,12 +33,12 @@ TEST(Frame, LayoutIsAsDocumented) {
   const auto bytes = encode_header(kSample);
   const Bytes in(bytes);
   EXPECT_EQ(as_text(in.first(4)), "TRIR");
-  EXPECT_EQ(load<std::uint16_t>(in.subspan(4)), kProtocolVersion);
-  EXPECT_EQ(load<std::uint16_t>(in.subspan(6)), 7);
-  EXPECT_EQ(load<std::uint32_t>(in.subspan(12)), 12345u);
-  EXPECT_EQ(load<std::uint64_t>(in.subspan(16)), kSample.view);
-  EXPECT_EQ(load<std::uint64_t>(in.subspan(24)), kSample.request);
-  EXPECT_EQ(load<std::uint64_t>(in.subspan(32)), kSample.payload_bytes);
+  EXPECT_EQ(load_le<std::uint16_t>(in.subspan(4)), kProtocolVersion);
+  EXPECT_EQ(load_le<std::uint16_t>(in.subspan(6)), 7);
+  EXPECT_EQ(load_le<std::uint32_t>(in.subspan(12)), 12345u);
+  EXPECT_EQ(load_le<std::uint64_t>(in.subspan(16)), kSample.view);
+  EXPECT_EQ(load_le<std::uint64_t>(in.subspan(24)), kSample.request);
+  EXPECT_EQ(load_le<std::uint64_t>(in.subspan(32)), kSample.payload_bytes);
 }
 
 TEST(Frame, EveryDamagedBitIsNoticed) {

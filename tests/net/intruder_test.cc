@@ -4,12 +4,11 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#include "trireme/base/file.h"
-#include "trireme/base/random.h"
-#include "trireme/net/control_socket.h"
-#include "trireme/net/handshake.h"
-#include "trireme/net/ring.h"
-
+#include "base/file.h"
+#include "base/random.h"
+#include "net/control_socket.h"
+#include "net/secure/handshake.h"
+#include "net/shm/ring.h"
 #include "tests/net/testing.h"
 #include "tests/support/expect_fails.h"
 
@@ -60,7 +59,7 @@ class RawClient {
   bool is_closed() { return receive(1).empty() && !silent_; }
 
   /// The client's side of the handshake; what the service says at its end.
-  Verdict greet(const std::string& secret) {
+  Verdict client_handshake(const std::string& secret) {
     const Hello hello{.nonce = fresh_nonce()};
     send_struct(hello);
     Answer answer;
@@ -88,8 +87,8 @@ class RawClient {
 struct IntruderTest : ::testing::Test {
   static ServiceOptions options() {
     auto options = echo_options();
-    options.door.handshake_within = 300ms;
-    options.door.max_unproven = 8;
+    options.listener.handshake_within = 300ms;
+    options.listener.max_unproven = 8;
     return options;
   }
 
@@ -99,7 +98,7 @@ struct IntruderTest : ::testing::Test {
   ~IntruderTest() override { expect_alive(); }
 
   void expect_alive() {
-    Loop loop("client");
+    EventLoop loop("client");
     for (const Transport transport : {Transport::kShm, Transport::kTcp, Transport::kTls}) {
       EXPECT_EQ(ask(*Connection::open(loop, service.address(), connect_options(transport)), "hello"), "hello");
     }
@@ -125,7 +124,7 @@ TEST_F(IntruderTest, AnotherVersionIsToldWhichOneIsSpokenHere) {
 TEST_F(IntruderTest, AProofWithoutTheSecretIsRefused) {
   for (auto client : {&RawClient::tcp, &RawClient::local}) {
     RawClient raw = client(service.address());
-    EXPECT_EQ(raw.greet("a guess"), Verdict::kWrongSecret);
+    EXPECT_EQ(raw.client_handshake("a guess"), Verdict::kWrongSecret);
     EXPECT_TRUE(raw.is_closed());
   }
 }
@@ -178,7 +177,7 @@ TEST_F(IntruderTest, AFrameThatClaimsEightGibibytesEndsTheConnection) {
   for (const FrameHeader& header : {FrameHeader{.kind = kEcho, .payload_bytes = std::uint64_t{8} << 30},
                                     FrameHeader{.kind = kEcho, .body_bytes = 0xffffffff}}) {
     RawClient raw = RawClient::tcp(service.address());
-    ASSERT_EQ(raw.greet(kSecret), Verdict::kWelcome);
+    ASSERT_EQ(raw.client_handshake(kSecret), Verdict::kWelcome);
     raw.send(encode_header(header));
     EXPECT_TRUE(raw.is_closed());
   }
@@ -193,7 +192,7 @@ TEST_F(IntruderTest, AFrameThatClaimsEightGibibytesEndsTheConnection) {
 
 TEST_F(IntruderTest, AFrameWithABrokenBodyIsAnsweredWithAnError) {
   RawClient raw = RawClient::tcp(service.address());
-  ASSERT_EQ(raw.greet(kSecret), Verdict::kWelcome);
+  ASSERT_EQ(raw.client_handshake(kSecret), Verdict::kWelcome);
   raw.send(encode_header({.kind = kEcho, .body_bytes = 3, .request = 9}));
   raw.send(as_bytes("\xc1\xc1\xc1"));
   const std::string got = raw.receive(kHeaderBytes);
@@ -204,36 +203,36 @@ TEST_F(IntruderTest, AFrameWithABrokenBodyIsAnsweredWithAnError) {
 }
 
 TEST_F(IntruderTest, RingsThatAreNone) {
-  const auto greeted = [&] {
+  const auto handshaken = [&] {
     RawClient raw = RawClient::local(service.address());
-    EXPECT_EQ(raw.greet(kSecret), Verdict::kWelcome);
+    EXPECT_EQ(raw.client_handshake(kSecret), Verdict::kWelcome);
     return raw;
   };
   const auto rings = Segment::create("rings", 1u << 20);
   const FileDescriptor loose(::open("/dev/null", O_RDWR | O_CLOEXEC));
   using Type = ControlMessage::Type;
   {
-    RawClient raw = greeted();
+    RawClient raw = handshaken();
     raw.send(as_bytes("no descriptors in this message"));
     EXPECT_TRUE(raw.is_closed());
   }
   {
-    RawClient raw = greeted();
+    RawClient raw = handshaken();
     send_control(raw.descriptor(), Type::kRings, 0, 1u << 20, {loose.get(), loose.get()});
     EXPECT_TRUE(raw.is_closed());
   }
   {
-    RawClient raw = greeted();
+    RawClient raw = handshaken();
     send_control(raw.descriptor(), Type::kRings, 0, 8192, {rings->descriptor(), loose.get()});
     EXPECT_TRUE(raw.is_closed());
   }
   {
-    RawClient raw = greeted();
+    RawClient raw = handshaken();
     send_control(raw.descriptor(), Type::kRings, 0, 1u << 20, {rings->descriptor()});
     EXPECT_TRUE(raw.is_closed());
   }
   {
-    RawClient raw = greeted();
+    RawClient raw = handshaken();
     send_control(raw.descriptor(), Type::kSegment, 1, 1u << 20, {rings->descriptor(), loose.get()});
     EXPECT_TRUE(raw.is_closed());
   }
@@ -243,11 +242,11 @@ TEST_F(IntruderTest, RingsThatAreNone) {
 struct HostileRings {
   RawClient raw;
   std::shared_ptr<Segment> rings = Segment::create("rings", 1u << 20);
-  FileDescriptor bell{::open("/dev/null", O_RDWR | O_CLOEXEC)};
+  FileDescriptor doorbell{::open("/dev/null", O_RDWR | O_CLOEXEC)};
 
   explicit HostileRings(const Address& address) : raw(RawClient::local(address)) {
-    EXPECT_EQ(raw.greet(kSecret), Verdict::kWelcome);
-    send_control(raw.descriptor(), ControlMessage::Type::kRings, 0, 1u << 20, {rings->descriptor(), bell.get()});
+    EXPECT_EQ(raw.client_handshake(kSecret), Verdict::kWelcome);
+    send_control(raw.descriptor(), ControlMessage::Type::kRings, 0, 1u << 20, {rings->descriptor(), doorbell.get()});
     EXPECT_EQ(raw.receive(24).size(), 24u);  // the service's bell
   }
   MutableBytes to_service() { return rings->bytes().first(Ring::kControlBytes + (256u << 10)); }
@@ -265,19 +264,19 @@ TEST_F(IntruderTest, NonsenseInTheRingEndsTheConnection) {
     mischief(hostile);
     EXPECT_TRUE(hostile.raw.is_closed());
   };
-  expect_refused([](HostileRings& h) { store(h.to_service(), ~std::uint64_t{0}); });
+  expect_refused([](HostileRings& h) { store_le(h.to_service(), ~std::uint64_t{0}); });
   expect_refused([](HostileRings& h) {
-    store(h.to_service(), std::uint64_t{8});
-    store(h.to_service().subspan(192), 99u);
+    store_le(h.to_service(), std::uint64_t{8});
+    store_le(h.to_service().subspan(192), 99u);
   });
   expect_refused([](HostileRings& h) { h.write_frame({.kind = kEcho, .body_bytes = 100}, "short"); });
   expect_refused([](HostileRings& h) { h.write_frame({.kind = kEcho, .payload_bytes = std::uint64_t{8} << 30}, ""); });
   expect_refused([](HostileRings& h) {  // the answer finds an impossible position
-    store(h.from_service().subspan(64), std::uint64_t{12345});
+    store_le(h.from_service().subspan(64), std::uint64_t{12345});
     h.write_frame({.kind = kEcho, .body_bytes = 1}, "\x01");
   });
   expect_refused([](HostileRings& h) {  // a segment that is none
-    send_control(h.raw.descriptor(), ControlMessage::Type::kSegment, 1, 4096, {h.bell.get()});
+    send_control(h.raw.descriptor(), ControlMessage::Type::kSegment, 1, 4096, {h.doorbell.get()});
   });
 }
 

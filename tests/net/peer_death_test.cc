@@ -9,7 +9,7 @@ namespace {
 
 struct PeerDeathTest : ::testing::TestWithParam<Transport> {
   ChildService child;
-  Loop loop{"client"};
+  EventLoop loop{"client"};
   std::shared_ptr<Connection> connection = Connection::open(loop, child.address(), connect_options(GetParam()));
 
   ~PeerDeathTest() override { connection->close(); }
@@ -20,7 +20,7 @@ INSTANTIATE_TEST_SUITE_P(Over, PeerDeathTest, ::testing::Values(Transport::kShm,
 
 TEST_P(PeerDeathTest, KilledIsSeenAtOnceByWhoWaits) {
   EXPECT_EQ(ask(*connection, "hello"), "hello");
-  const auto pending = connection->send({.kind = kSilence, .body = encode_body(Text{})});
+  const auto pending = connection->send({.kind = kSilence, .body = encode_message(Text{})});
   child.signal(SIGKILL);
   const auto began = Deadline::Clock::now();
   EXPECT_FAILS(connection->wait(pending, Deadline::in(30s), "a question"), PeerLost, "the echo", "a question");
@@ -38,7 +38,7 @@ TEST_P(PeerDeathTest, KilledUnderLoad) {
       for (;;) {
         std::vector<std::shared_ptr<PendingReply>> sent;
         for (int i = 0; i < 100; ++i)
-          sent.push_back(connection->send({.kind = kEcho, .body = encode_body(Text{text})}));
+          sent.push_back(connection->send({.kind = kEcho, .body = encode_message(Text{text})}));
         for (const auto& pending : sent) connection->wait(pending, Deadline::in(10s), "an echo");
       },
       PeerLost);

@@ -12,9 +12,9 @@
 
 #include <gtest/gtest.h>
 
-#include "trireme/base/error.h"
-#include "trireme/net/connection.h"
-#include "trireme/net/service.h"
+#include "base/error.h"
+#include "net/connection.h"
+#include "net/service.h"
 
 namespace trireme::net {
 
@@ -50,9 +50,9 @@ class EchoHandler : public RequestHandler {
 
 inline const std::string kSecret = "the secret of these tests";
 
-inline ServiceOptions echo_options() { return {.door = {.name = "echo", .secret = kSecret}}; }
+inline ServiceOptions echo_options() { return {.listener = {.name = "echo", .secret = kSecret}}; }
 
-inline ConnectOptions connect_options(Transport transport, std::chrono::milliseconds within = 10s) {
+inline ConnectionOptions connect_options(Transport transport, std::chrono::milliseconds within = 10s) {
   return {.secret = kSecret, .transport = transport, .peer_name = "the echo", .deadline = Deadline::in(within)};
 }
 
@@ -79,7 +79,7 @@ class ChildService {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
       EchoHandler handler;
       const Service service(echo_options(), handler);
-      const std::string address = encode_body(service.address());
+      const std::string address = encode_message(service.address());
       if (::write(ends[1], address.data(), address.size()) < 0) ::_exit(1);
       for (;;) ::pause();
     }
@@ -87,7 +87,7 @@ class ChildService {
     const auto got = ::read(ends[0], buffer, sizeof(buffer));
     ::close(ends[0]);
     ::close(ends[1]);
-    address_ = decode_body<Address>(as_bytes(std::string_view(buffer, static_cast<std::size_t>(got))));
+    address_ = decode_message<Address>(as_bytes(std::string_view(buffer, static_cast<std::size_t>(got))));
   }
   ~ChildService() {
     signal(SIGKILL);

@@ -2,7 +2,7 @@
 
 #include <bit>
 
-#include "trireme/base/error.h"
+#include "base/error.h"
 
 namespace trireme::observe {
 namespace {

@@ -1,4 +1,4 @@
-#include "trireme/observe/metrics_file.h"
+#include "observe/metrics_file.h"
 
 #include <sys/resource.h>
 
@@ -13,9 +13,8 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "trireme/base/error.h"
-#include "trireme/base/log.h"
-
+#include "base/error.h"
+#include "base/log.h"
 #include "tests/support/temp_folder.h"
 
 namespace trireme::observe {

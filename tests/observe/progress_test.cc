@@ -1,4 +1,4 @@
-#include "trireme/observe/progress.h"
+#include "observe/progress.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -11,9 +11,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "trireme/base/error.h"
-#include "trireme/base/file.h"
-#include "trireme/base/random.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/random.h"
 
 namespace trireme::observe {
 namespace {

@@ -1,11 +1,10 @@
-#include "trireme/observe/run_folder.h"
+#include "observe/run_folder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "trireme/base/error.h"
-#include "trireme/base/file.h"
-
+#include "base/error.h"
+#include "base/file.h"
 #include "tests/support/temp_folder.h"
 
 namespace trireme::observe {

@@ -1,4 +1,4 @@
-#include "trireme/observe/step_trace.h"
+#include "observe/step_trace.h"
 
 #include <unistd.h>
 
@@ -24,32 +24,32 @@ TEST(StepTrace, LinesAreWrittenAndRead) {
 
 TEST(StepTrace, FollowsAllWorkersAsTheyCome) {
   const TempFolder folder;
-  TraceFollower follower(folder.path());
-  EXPECT_TRUE(follower.next().empty());
+  TraceFollower catch_up(folder.path());
+  EXPECT_TRUE(catch_up.next().empty());
   StepTrace first(folder.path(), 0, ::getpid());
   first.add({.kind = Kind::kBegin, .step = 3, .view = 1, .lanes = {0, 4}});
   StepTrace second(folder.path(), 1, ::getppid());
   second.add({.kind = Kind::kBegin, .step = 3, .view = 1, .lanes = {4, 4}});
-  const auto events = follower.next();
+  const auto events = catch_up.next();
   ASSERT_EQ(events.size(), 2u);
   EXPECT_EQ(events[0].slot, 0u);
   EXPECT_EQ(events[0].pid, ::getpid());
   EXPECT_EQ(events[1].slot, 1u);
   EXPECT_EQ(events[1].lanes, (LaneRange{4, 4}));
   EXPECT_LE(events[0].at, events[1].at);
-  EXPECT_TRUE(follower.next().empty());
+  EXPECT_TRUE(catch_up.next().empty());
   first.add({.kind = Kind::kCommit, .step = 3, .view = 1, .lanes = {0, 4}});
-  ASSERT_EQ(follower.next().size(), 1u);
+  ASSERT_EQ(catch_up.next().size(), 1u);
 }
 
 TEST(StepTrace, WaitsForTheEndOfALine) {
   const TempFolder folder;
-  TraceFollower follower(folder.path());
+  TraceFollower catch_up(folder.path());
   const std::string name = "steps-2-" + std::to_string(::getpid()) + ".log";
   folder.write(name, "begin 1 0 1 0 4\ncommit 2 0");
-  EXPECT_EQ(follower.next().size(), 1u);
+  EXPECT_EQ(catch_up.next().size(), 1u);
   folder.write(name, "begin 1 0 1 0 4\ncommit 2 0 1 0 4\n");
-  const auto rest = follower.next();
+  const auto rest = catch_up.next();
   ASSERT_EQ(rest.size(), 1u);
   EXPECT_EQ(rest[0].kind, Kind::kCommit);
   EXPECT_EQ(rest[0].slot, 2u);
@@ -57,9 +57,9 @@ TEST(StepTrace, WaitsForTheEndOfALine) {
 
 TEST(StepTrace, ReadsToTheEndOfThoseWhoHaveDied) {
   const TempFolder folder;
-  TraceFollower follower(folder.path());
+  TraceFollower catch_up(folder.path());
   folder.write("steps-0-999999999.log", "begin 1 0 1 0 4\n");
-  EXPECT_EQ(follower.next().size(), 1u);
+  EXPECT_EQ(catch_up.next().size(), 1u);
 }
 
 TEST(StepTrace, KnowsItsFiles) {

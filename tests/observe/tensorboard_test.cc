@@ -1,4 +1,4 @@
-#include "trireme/observe/tensorboard.h"
+#include "observe/tensorboard.h"
 
 #include <unistd.h>
 
@@ -10,9 +10,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "trireme/base/error.h"
-#include "trireme/base/file.h"
-
+#include "base/error.h"
+#include "base/file.h"
 #include "tests/observe/event_reader.h"
 #include "tests/support/temp_folder.h"
 
@@ -27,7 +26,7 @@ using ::testing::StartsWith;
 std::vector<std::string> payloads(const std::string& file) {
   std::vector<std::string> found;
   for (std::size_t at = 0; at < file.size();) {
-    const auto length = load<std::uint64_t>(as_bytes(file).subspan(at));
+    const auto length = load_le<std::uint64_t>(as_bytes(file).subspan(at));
     found.push_back(file.substr(at + 12, length));
     at += 16 + length;
   }

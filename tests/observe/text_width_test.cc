@@ -1,8 +1,8 @@
-#include "trireme/observe/text_width.h"
+#include "observe/text_width.h"
 
 #include <gtest/gtest.h>
 
-#include "trireme/base/random.h"
+#include "base/random.h"
 
 namespace trireme::observe {
 namespace {

@@ -1,12 +1,12 @@
-#include "trireme/observe/timeline.h"
+#include "observe/timeline.h"
 
 #include <filesystem>
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "trireme/base/file.h"
-#include "trireme/base/random.h"
+#include "base/file.h"
+#include "base/random.h"
 
 namespace trireme::observe {
 namespace {

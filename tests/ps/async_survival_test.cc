@@ -3,8 +3,7 @@
 
 #include <thread>
 
-#include "trireme/cluster/lease_book.h"
-
+#include "master/lease_table.h"
 #include "tests/ps/survival.h"
 
 namespace trireme::ps {
@@ -44,21 +43,21 @@ class Leases {
 
  private:
   std::mutex mutex_;
-  cluster::LeaseBook book_;
+  master::LeaseTable book_;
   std::map<MemberId, cluster::UnitRange> have_;
 };
 
 void work_async(Cluster& cluster, Leases& leases, MemberId member, const Consistency& consistency,
                 net::Transport transport, std::uint64_t dies_after = ~std::uint64_t{0}) {
-  net::Loop loop("worker");
+  net::EventLoop loop("worker");
   cluster::ViewInfo view = cluster.view();
   std::optional<Client> slot;
   Step done = 0;
   std::optional<std::uint64_t> unit;
   for (;;) {
     try {
-      Client& client =
-          attach(slot, loop, cluster, client_options(view, member, transport), options_of(consistency, Rule::kSgd));
+      Client& client = attach(slot, loop, cluster, client_options(view, member, transport),
+                              options_of(consistency, optim::Rule::kSgd));
       if (view.workers.front().id == member) client.assign();
       client.pull();
       for (;;) {
@@ -104,14 +103,14 @@ double sum_of_units(std::uint64_t units) {
 
 /// What the primaries hold after `units` units.
 void expect_exact(const cluster::ViewInfo& last, std::uint64_t units, const Consistency& consistency) {
-  net::Loop loop("reader");
+  net::EventLoop loop("reader");
   ClientOptions options = client_options(last, last.workers.front().id, net::Transport::kTcp);
   Client reader(loop, options);
-  reader.open(kTables, options_of(consistency, Rule::kSgd));
-  const JobImage image = reader.fetch();
-  EXPECT_EQ(image.oldest, units) << "a unit is missing";
-  EXPECT_EQ(image.newest, units) << "a unit was applied twice";
-  for (const TableImage& table : image.tables) {
+  reader.open(kTables, options_of(consistency, optim::Rule::kSgd));
+  const TablesState state = reader.fetch();
+  EXPECT_EQ(state.oldest, units) << "a unit is missing";
+  EXPECT_EQ(state.newest, units) << "a unit was applied twice";
+  for (const TableState& table : state.tables) {
     for (const float value : table.parameters) ASSERT_EQ(value, -static_cast<float>(sum_of_units(units)));
   }
 }

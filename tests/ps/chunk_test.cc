@@ -1,12 +1,11 @@
-#include "trireme/ps/chunk.h"
+#include "ps/chunk.h"
 
 #include <deque>
 #include <numeric>
 #include <optional>
 
-#include "trireme/base/error.h"
-#include "trireme/base/random.h"
-
+#include "base/error.h"
+#include "base/random.h"
 #include "tests/support/expect_fails.h"
 
 namespace trireme::ps {
@@ -16,11 +15,11 @@ constexpr std::size_t kSize = 5000;  // more than one block of the update loop
 
 struct Answer final : ChunkWaiter {
   std::optional<ChunkReply> reply;
-  int told = 0;
+  int answers = 0;
   std::string refused;
   void chunk_done(const ChunkReply& given) override {
     reply = given;
-    ++told;
+    ++answers;
   }
   void chunk_refused(const std::exception& reason) override { refused = reason.what(); }
 };
@@ -79,8 +78,8 @@ struct Bench {
   Chunk chunk;
 };
 
-Setting bsp(std::uint32_t workers, Lane lanes, std::uint32_t backups = 0) {
-  return {{.update = {}, .consistency = {.backups = backups}, .lanes = lanes, .pool = nullptr}, workers};
+Setting bsp(std::uint32_t workers, Lane lanes, std::uint32_t backup_workers = 0) {
+  return {{.update = {}, .consistency = {.backup_workers = backup_workers}, .lanes = lanes, .pool = nullptr}, workers};
 }
 
 Setting at_once(std::uint32_t workers, std::optional<Step> slack = {}, bool damp = false) {
@@ -110,10 +109,10 @@ TEST(Chunk, BspDoesNotDependOnTheOrderOfArrival) {
     Bench bench(bsp(4, 4));
     std::vector<std::shared_ptr<Answer>> answers;
     for (const Rank worker : order) {
-      for (const auto& early : answers) EXPECT_EQ(early->told, 0);
+      for (const auto& early : answers) EXPECT_EQ(early->answers, 0);
       answers.push_back(bench.push(worker, 0, {worker, 1}, gradients[worker]));
     }
-    for (const auto& answer : answers) EXPECT_EQ(answer->told, 1);
+    for (const auto& answer : answers) EXPECT_EQ(answer->answers, 1);
     if (expected.empty()) expected = bench.parameters;
     ASSERT_EQ(bench.parameters, expected);
   } while (std::next_permutation(order.begin(), order.end()));
@@ -154,7 +153,7 @@ TEST(Chunk, BspAResentPushIsNotAppliedTwice) {
   const auto lost = bench.push(0, 0, {0, 1}, all(1));
   const auto again = bench.push(0, 0, {0, 1}, all(1));  // before the round: replaces the first
   bench.push(1, 0, {1, 1}, all(3));
-  EXPECT_EQ(lost->told, 0);
+  EXPECT_EQ(lost->answers, 0);
   EXPECT_TRUE(again->reply->counted);
   EXPECT_EQ(bench.parameters[0], -2.0f);
   const auto late = bench.push(0, 0, {0, 1}, all(1));  // after it
@@ -166,7 +165,7 @@ TEST(Chunk, BspAResentPushIsNotAppliedTwice) {
 TEST(Chunk, BackupWorkersLateOnesAreDropped) {
   Bench bench(bsp(3, 3, 1));
   const auto first = bench.push(2, 0, {2, 1}, all(2));
-  EXPECT_EQ(first->told, 0);
+  EXPECT_EQ(first->answers, 0);
   const auto second = bench.push(0, 0, {0, 1}, all(4));
   EXPECT_TRUE(first->reply->counted && second->reply->counted);
   EXPECT_EQ(bench.parameters[0], -3.0f);
@@ -183,7 +182,7 @@ TEST(Chunk, BspAGradientOfALaterStepWaitsForItsRound) {
   bench.push(1, 0, {1, 1}, all(1));
   bench.push(0, 0, {0, 1}, all(1));
   EXPECT_EQ(bench.parameters[0], -1.0f);
-  EXPECT_EQ(early->told, 0);
+  EXPECT_EQ(early->answers, 0);
   bench.push(0, 1, {0, 1}, all(10));
   EXPECT_EQ(early->reply->version, 2u);
   EXPECT_EQ(bench.parameters[0], -11.0f);
@@ -193,14 +192,14 @@ TEST(Chunk, BspWhoLeavesIsNotWaitedFor) {
   Bench bench(bsp(3, 3));
   const auto one = bench.push(0, 0, {0, 1}, all(1));
   const auto two = bench.push(1, 0, {1, 1}, all(1));
-  EXPECT_EQ(two->told, 0);
+  EXPECT_EQ(two->answers, 0);
   bench.chunk.leave(2);
   bench.chunk.leave(2);
   bench.chunk.leave(99);
-  EXPECT_EQ(one->told, 1);
-  EXPECT_EQ(two->told, 1);
+  EXPECT_EQ(one->answers, 1);
+  EXPECT_EQ(two->answers, 1);
   bench.chunk.leave(1);
-  EXPECT_EQ(bench.push(0, 1, {0, 1}, all(1))->told, 1);
+  EXPECT_EQ(bench.push(0, 1, {0, 1}, all(1))->answers, 1);
 }
 
 TEST(Chunk, AllSeeTheStopInTheSameRound) {
@@ -223,7 +222,7 @@ TEST(Chunk, WhatCannotBeIsRefusedAndLeavesNoTrace) {
   EXPECT_FAILS(bench.pull(2, nullptr), InvalidArgument, "worker 2");
   bench.push(0, 0, {0, 2}, all(1));
   EXPECT_FAILS(bench.push(1, 0, {0, 4}, all(1)), InvalidArgument, "workers 0 and 1", "lane 0");
-  EXPECT_EQ(bench.push(1, 0, {2, 2}, all(1))->told, 1);
+  EXPECT_EQ(bench.push(1, 0, {2, 2}, all(1))->answers, 1);
   EXPECT_EQ(bench.parameters[0], -1.0f);
 }
 
@@ -231,11 +230,11 @@ TEST(Chunk, EarlyPullsWaitForTheInitialValues) {
   Bench bench(bsp(2, 2));
   std::vector<float> copy(kSize);
   const auto early = bench.pull(1, copy.data());
-  EXPECT_EQ(early->told, 0);
+  EXPECT_EQ(early->answers, 0);
   bench.assign(all(7));
-  EXPECT_EQ(early->told, 1);
+  EXPECT_EQ(early->answers, 1);
   EXPECT_EQ(copy, all(7));
-  EXPECT_EQ(bench.pull(0, copy.data())->told, 1);
+  EXPECT_EQ(bench.pull(0, copy.data())->answers, 1);
   bench.push(0, 0, {0, 1}, all(1));
   bench.push(1, 0, {1, 1}, all(1));
   bench.assign(all(100));  // too late
@@ -254,28 +253,28 @@ TEST(Chunk, AspEachAtOnceAndNoneTwice) {
 
 TEST(Chunk, SspHoldsTheFastAndReleasesIt) {
   Bench bench(at_once(2, 2));
-  EXPECT_EQ(bench.push(0, 0, {0, 1}, all(1))->told, 1);
-  EXPECT_EQ(bench.push(0, 1, {0, 1}, all(1))->told, 1);
+  EXPECT_EQ(bench.push(0, 0, {0, 1}, all(1))->answers, 1);
+  EXPECT_EQ(bench.push(0, 1, {0, 1}, all(1))->answers, 1);
   const auto held = bench.push(0, 2, {0, 1}, all(1));
-  EXPECT_EQ(held->told, 0);
+  EXPECT_EQ(held->answers, 0);
   EXPECT_EQ(bench.parameters[0], -3.0f) << "held back, but applied";
   const auto again = bench.push(0, 2, {0, 1}, all(1));  // resent over a new connection
   EXPECT_EQ(bench.parameters[0], -3.0f);
-  EXPECT_EQ(bench.push(1, 0, {1, 1}, all(1))->told, 1);
-  EXPECT_EQ(held->told, 0);
-  EXPECT_EQ(again->told, 1);
+  EXPECT_EQ(bench.push(1, 0, {1, 1}, all(1))->answers, 1);
+  EXPECT_EQ(held->answers, 0);
+  EXPECT_EQ(again->answers, 1);
 }
 
 TEST(Chunk, SspWhoLeavesReleasesTheOthers) {
   Bench bench(at_once(3, 0));
   const auto held = bench.push(0, 0, {0, 1}, all(1));
   bench.push(1, 0, {1, 1}, all(1));
-  EXPECT_EQ(held->told, 0);
+  EXPECT_EQ(held->answers, 0);
   bench.chunk.leave(2);
-  EXPECT_EQ(held->told, 1);
+  EXPECT_EQ(held->answers, 1);
   bench.chunk.leave(0);
   bench.chunk.leave(1);
-  EXPECT_EQ(bench.push(1, 1, {1, 1}, all(1))->told, 1);
+  EXPECT_EQ(bench.push(1, 1, {1, 1}, all(1))->answers, 1);
 }
 
 TEST(Chunk, StaleGradientsCountLess) {
@@ -301,12 +300,12 @@ TEST(Chunk, BspAStepIsPushedAgainInTheNextViewWithOtherLanes) {
   const auto pull = bench.pull(1, nullptr);  // before the initial values
   bench.push(3, 0, {3, 1}, lanes[3]);
   bench.enter({1, 2, 4});  // member 3 has died
-  EXPECT_EQ(first->told, 0);
+  EXPECT_EQ(first->answers, 0);
   EXPECT_THAT(first->refused, ::testing::HasSubstr("view 1 has ended"));
   EXPECT_THAT(pull->refused, ::testing::HasSubstr("view 1 has ended"));
   bench.push(2, 0, {3, 1}, lanes[3]);
   bench.push(0, 0, {0, 2}, left, 2);
-  EXPECT_EQ(bench.push(1, 0, {2, 1}, lanes[2])->told, 1);
+  EXPECT_EQ(bench.push(1, 0, {2, 1}, lanes[2])->answers, 1);
   EXPECT_EQ(bench.parameters, calm.parameters);
   bench.enter({1, 2, 4});
   const auto again = bench.push(1, 0, {2, 1}, lanes[2]);  // it did not know that the step was made
@@ -345,9 +344,9 @@ TEST(Chunk, SspAUnitThatIsHeldTheSecondTimeDoesNotCountThenEither) {
   bench.push(0, 0, {0, 1}, all(1), 1, false, 7);  // applied, and held back until the view ends
   bench.enter({1, 2, 3});
   const auto again = bench.push(1, 0, {1, 1}, all(1), 1, false, 7);
-  EXPECT_EQ(again->told, 0);
+  EXPECT_EQ(again->answers, 0);
   bench.push(2, 0, {2, 1}, all(1), 1, false, 8);
-  ASSERT_EQ(again->told, 1);
+  ASSERT_EQ(again->answers, 1);
   EXPECT_FALSE(again->reply->counted);
   EXPECT_EQ(bench.parameters[0], -2.0f);
 }
@@ -373,15 +372,15 @@ TEST(Chunk, BspAWishToRegroupReachesAllOfItsRoundAndNoOther) {
 
 TEST(Chunk, OneThatIsClearedWaitsForItsValues) {
   Bench bench(bsp(1, 1));
-  EXPECT_FALSE(bench.chunk.standing().first);
+  EXPECT_FALSE(bench.chunk.load_status().first);
   bench.assign(all(3));
-  EXPECT_EQ(bench.chunk.standing(), std::pair(true, Step{0}));
+  EXPECT_EQ(bench.chunk.load_status(), std::pair(true, Step{0}));
   bench.push(0, 0, {0, 1}, all(1));
-  EXPECT_EQ(bench.chunk.standing(), std::pair(true, Step{1}));
+  EXPECT_EQ(bench.chunk.load_status(), std::pair(true, Step{1}));
   EXPECT_FAILS(bench.chunk.clear(bench.view + 1), StaleView, "view 1");
   bench.chunk.clear(bench.view);
-  EXPECT_FALSE(bench.chunk.standing().first);
-  EXPECT_EQ(bench.pull(0, nullptr)->told, 0);
+  EXPECT_FALSE(bench.chunk.load_status().first);
+  EXPECT_EQ(bench.pull(0, nullptr)->answers, 0);
 }
 
 TEST(Chunk, SspANewWorkerStartsAtTheSlowestClock) {
@@ -393,16 +392,16 @@ TEST(Chunk, SspANewWorkerStartsAtTheSlowestClock) {
     push(1, step);
   }
   const auto held = push(0, 5);
-  EXPECT_EQ(held->told, 1) << "one ahead";
-  EXPECT_EQ(push(0, 6)->told, 0) << "two ahead";
+  EXPECT_EQ(held->answers, 1) << "one ahead";
+  EXPECT_EQ(push(0, 6)->answers, 0) << "two ahead";
   bench.enter({1, 9});  // member 2 has gone, and does not hold anybody back; 9 starts where 1 is
-  EXPECT_EQ(push(0, 7)->told, 1);
-  EXPECT_EQ(push(0, 8)->told, 0);
-  EXPECT_EQ(push(1, 0)->told, 1) << "whatever it counts from";
-  EXPECT_EQ(push(0, 9)->told, 0);
-  EXPECT_EQ(push(1, 1)->told, 1);
-  EXPECT_EQ(push(1, 2)->told, 1);
-  EXPECT_EQ(push(0, 10)->told, 1);
+  EXPECT_EQ(push(0, 7)->answers, 1);
+  EXPECT_EQ(push(0, 8)->answers, 0);
+  EXPECT_EQ(push(1, 0)->answers, 1) << "whatever it counts from";
+  EXPECT_EQ(push(0, 9)->answers, 0);
+  EXPECT_EQ(push(1, 1)->answers, 1);
+  EXPECT_EQ(push(1, 2)->answers, 1);
+  EXPECT_EQ(push(0, 10)->answers, 1);
 }
 
 }  // namespace

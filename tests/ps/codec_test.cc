@@ -5,10 +5,10 @@
 
 #include <gtest/gtest.h>
 
-#include "trireme/base/error.h"
-#include "trireme/base/random.h"
-#include "trireme/ps/client.h"
-#include "trireme/ps/server.h"
+#include "base/error.h"
+#include "base/random.h"
+#include "ps/client.h"
+#include "ps/server.h"
 
 namespace trireme::ps {
 namespace {
@@ -25,13 +25,13 @@ struct Outcome {
 /// One worker, plain SGD at rate 1 on gradients that are the same in each step: parameter i ends at -steps * gradient i
 /// if nothing is lost.
 Outcome train(const codec::Spec& codec, net::Transport transport) {
-  const Server server({.service = {.door = {.name = "server", .secret = kSecret}}});
-  net::Loop loop("test");
+  const Server server({.service = {.listener = {.name = "server", .secret = kSecret}}});
+  net::EventLoop loop("test");
   Client client(
       loop,
       {.view = cluster::first_view(1, {server.address()}), .secret = kSecret, .transport = transport, .timeout = 20s});
   client.open({{"weight", kValues}, {"bias", 3}},
-              {.update = {.rule = Rule::kSgd}, .placement = {.max_chunk_bytes = 16u << 10}, .codec = codec});
+              {.update = {.rule = optim::Rule::kSgd}, .placement = {.max_chunk_bytes = 16u << 10}, .codec = codec});
   client.assign();
   client.pull();
   for (Step step = 0; step < kSteps; ++step) {
@@ -84,8 +84,8 @@ INSTANTIATE_TEST_SUITE_P(Each, PushCodec,
                          });
 
 TEST(PushCodec, WorkersMustAgreeOnIt) {
-  const Server server({.service = {.door = {.name = "server", .secret = kSecret}}});
-  net::Loop loop("test");
+  const Server server({.service = {.listener = {.name = "server", .secret = kSecret}}});
+  net::EventLoop loop("test");
   const cluster::ViewInfo view = cluster::first_view(2, {server.address()});
   Client first(loop, {.member = 1, .view = view, .lanes = 2, .secret = kSecret});
   Client second(loop, {.member = 2, .view = view, .lanes = 2, .secret = kSecret});

@@ -1,7 +1,6 @@
-#include "trireme/ps/consistency.h"
+#include "ps/consistency.h"
 
-#include "trireme/base/error.h"
-
+#include "base/error.h"
 #include "tests/support/expect_fails.h"
 
 namespace trireme::ps {
@@ -26,21 +25,21 @@ TEST(Consistency, SaysWhatWasMeant) {
 }
 
 TEST(Consistency, RefusesWhatCannotWork) {
-  EXPECT_FAILS(validate({.mode = Mode::kAsp, .backups = 1}, 3), InvalidArgument, "bsp only");
-  EXPECT_FAILS(validate({.backups = 2}, 2), InvalidArgument, "2 backup workers of 2");
+  EXPECT_FAILS(validate({.mode = Mode::kAsp, .backup_workers = 1}, 3), InvalidArgument, "bsp only");
+  EXPECT_FAILS(validate({.backup_workers = 2}, 2), InvalidArgument, "2 backup workers of 2");
   EXPECT_FAILS(validate({.damp_stale = true}, 2), InvalidArgument, "never stale");
   EXPECT_FAILS(validate({.mode = static_cast<Mode>(7)}, 2), InvalidArgument, "mode 7");
-  EXPECT_NO_THROW(validate({.backups = 1}, 2));
+  EXPECT_NO_THROW(validate({.backup_workers = 1}, 2));
   EXPECT_NO_THROW(validate({.mode = Mode::kSsp, .slack = 4, .damp_stale = true}, 1));
 }
 
 TEST(Consistency, ARoundWaitsForAllButTheBackups) {
   EXPECT_FALSE(round_complete({}, 2, 3));
   EXPECT_TRUE(round_complete({}, 3, 3));
-  EXPECT_TRUE(round_complete({.backups = 1}, 2, 3));
-  EXPECT_FALSE(round_complete({.backups = 1}, 1, 3));
-  EXPECT_TRUE(round_complete({.backups = 1}, 1, 1));  // the others left
-  EXPECT_FALSE(round_complete({.backups = 1}, 0, 1));
+  EXPECT_TRUE(round_complete({.backup_workers = 1}, 2, 3));
+  EXPECT_FALSE(round_complete({.backup_workers = 1}, 1, 3));
+  EXPECT_TRUE(round_complete({.backup_workers = 1}, 1, 1));  // the others left
+  EXPECT_FALSE(round_complete({.backup_workers = 1}, 0, 1));
   EXPECT_FALSE(round_complete({}, 0, 0));
 }
 

@@ -1,4 +1,4 @@
-#include "trireme/ps/layout.h"
+#include "ps/layout.h"
 
 #include <algorithm>
 

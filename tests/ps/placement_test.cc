@@ -1,12 +1,12 @@
-#include "trireme/ps/placement.h"
+#include "ps/placement.h"
 
 #include <algorithm>
 #include <set>
 
 #include <gmock/gmock.h>
 
-#include "trireme/base/error.h"
-#include "trireme/base/random.h"
+#include "base/error.h"
+#include "base/random.h"
 
 namespace trireme::ps {
 namespace {

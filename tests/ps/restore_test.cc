@@ -6,8 +6,8 @@ namespace trireme::ps {
 namespace {
 
 TEST_P(SurvivalTest, WhatWasFetchedCanBeRestoredOverAnything) {
-  net::Loop loop("client");
-  JobImage image;
+  net::EventLoop loop("client");
+  TablesState state;
   std::vector<float> expected;
   for (const bool again : {false, true}) {
     const Server one(server_options());
@@ -17,7 +17,7 @@ TEST_P(SurvivalTest, WhatWasFetchedCanBeRestoredOverAnything) {
     set_initial(client);
     if (again) std::ranges::fill(client.all_parameters(), 9.0f);
     client.assign();
-    if (again) client.restore(image);
+    if (again) client.restore(state);
     Step version = client.pull().newest;
     EXPECT_EQ(version, again ? 3u : 0u);
     const auto step = [&] {
@@ -27,8 +27,8 @@ TEST_P(SurvivalTest, WhatWasFetchedCanBeRestoredOverAnything) {
       version = client.finish().newest;
     };
     while (version < 3) step();
-    if (!again) image = client.fetch();
-    EXPECT_EQ(image.newest, 3u);
+    if (!again) state = client.fetch();
+    EXPECT_EQ(state.newest, 3u);
     while (version < 6) step();
     if (!again) expected = all_values(client);
     EXPECT_EQ(all_values(client), expected);

@@ -3,9 +3,8 @@
 #include <filesystem>
 #include <thread>
 
-#include "trireme/checkpoint/checkpoint.h"
-#include "trireme/checkpoint/writer.h"
-
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/writer.h"
 #include "tests/ps/survival.h"
 #include "tests/support/expect_fails.h"
 #include "tests/support/temp_folder.h"
@@ -22,22 +21,22 @@ class Saver {
       : folder_(folder), writer_({.folder = folder, .retention = {.keep_last = 0}}) {}
 
   /// What went wrong; empty if the checkpoint is complete.
-  std::string save(Client& client, Step version, Step step, Rule rule, const std::string& attempt = "launch-1") {
+  std::string save(Client& client, Step version, Step step, optim::Rule rule, const std::string& attempt = "launch-1") {
     const auto outcome = client.save({.version = version, .attempt = attempt});
     if (!outcome.problem.empty()) return outcome.problem;
     begin(client, step, rule, attempt, outcome);
     return end();
   }
 
-  void begin(const Client& client, Step step, Rule rule, const std::string& attempt, const Client::SaveOutcome& outcome,
-             std::chrono::milliseconds within = kPatience) {
+  void begin(const Client& client, Step step, optim::Rule rule, const std::string& attempt,
+             const Client::SaveOutcome& outcome, std::chrono::milliseconds within = kPatience) {
     checkpoint::PartInfo info{.step = step, .parts = outcome.parts + 1, .attempt = attempt};
     info.complete_within = within;
     info.meta["updates"] = outcome.updates;
     for (const TableSpec& table : client.layout().tables()) {
       const std::vector<std::int64_t> shape{static_cast<std::int64_t>(table.elements)};
       info.tensors.push_back({checkpoint::model_tensor(table.name), DType::kF32, shape});
-      for (std::size_t k = 0; k < state_floats(rule); ++k) {
+      for (std::size_t k = 0; k < optim::state_floats(rule); ++k) {
         info.tensors.push_back({checkpoint::optimizer_tensor(table.name, k), DType::kF32, shape});
       }
     }
@@ -51,21 +50,21 @@ class Saver {
   }
 
   /// What was saved, as the servers hold it.
-  JobImage read(const Client& client, Step step) const {
+  TablesState read(const Client& client, Step step) const {
     const auto saved = open(step);
-    JobImage image = client.empty_image();
+    TablesState state = client.empty_state();
     const auto fill = [&](const std::string& name, std::vector<float>& values) {
       saved.read(name, 0, std::as_writable_bytes(std::span(values)));
     };
-    for (std::size_t i = 0; i < image.tables.size(); ++i) {
+    for (std::size_t i = 0; i < state.tables.size(); ++i) {
       const std::string& table = client.layout().tables()[i].name;
-      fill(checkpoint::model_tensor(table), image.tables[i].parameters);
-      for (std::size_t k = 0; k < image.tables[i].state.size(); ++k) {
-        fill(checkpoint::optimizer_tensor(table, k), image.tables[i].state[k]);
+      fill(checkpoint::model_tensor(table), state.tables[i].parameters);
+      for (std::size_t k = 0; k < state.tables[i].state.size(); ++k) {
+        fill(checkpoint::optimizer_tensor(table, k), state.tables[i].state[k]);
       }
     }
-    image.updates = saved.meta().at("updates");
-    return image;
+    state.updates = saved.meta().at("updates");
+    return state;
   }
 
  private:
@@ -73,7 +72,7 @@ class Saver {
   checkpoint::Writer writer_;
 };
 
-void expect_same(const JobImage& saved, const JobImage& expected) {
+void expect_same(const TablesState& saved, const TablesState& expected) {
   EXPECT_EQ(saved.updates, expected.updates);
   ASSERT_EQ(saved.tables.size(), expected.tables.size());
   for (std::size_t i = 0; i < saved.tables.size(); ++i) {
@@ -119,7 +118,7 @@ struct SaveTest : ::testing::TestWithParam<net::Transport> {
   const std::filesystem::path checkpoints = folder / "checkpoints";
   Server one{saving_server()};
   std::optional<Server> two{std::in_place, saving_server()};
-  net::Loop loop{"client"};
+  net::EventLoop loop{"client"};
   cluster::ViewInfo view = cluster::first_view(1, {one.address(), two->address()}, 2);
   Client client{loop, client_options(view, 1, GetParam())};
   Saver saver{checkpoints};
@@ -134,19 +133,20 @@ TEST_P(SaveTest, AVersionThatIsOver) {
   EXPECT_TRUE(client.servers_save());
   step();
   step();
-  const JobImage expected = client.fetch();
+  const TablesState expected = client.fetch();
   step();  // the servers have gone on
-  EXPECT_EQ(saver.save(client, 2, 2, Rule::kAdam), "");
+  EXPECT_EQ(saver.save(client, 2, 2, optim::Rule::kAdam), "");
   expect_same(saver.read(client, 2), expected);
   EXPECT_EQ(saver.open(2).manifest().parts.size(), 3u);
 
-  EXPECT_THAT(saver.save(client, 2, 2, Rule::kAdam), HasSubstr("another version than 2")) << "it was not kept for ever";
+  EXPECT_THAT(saver.save(client, 2, 2, optim::Rule::kAdam), HasSubstr("another version than 2"))
+      << "it was not kept for ever";
 }
 
 TEST_P(SaveTest, AVersionThatNobodyForesaw) {
   start();
   step();
-  EXPECT_EQ(saver.save(client, 1, 1, Rule::kAdam), "");
+  EXPECT_EQ(saver.save(client, 1, 1, optim::Rule::kAdam), "");
   expect_same(saver.read(client, 1), client.fetch());
   EXPECT_THAT(client.save({.version = 0, .attempt = "a"}).problem, HasSubstr("another version than 0"));
   EXPECT_THAT(client.save({.version = 3, .attempt = "a"}).problem, HasSubstr("another version than 3"));
@@ -159,9 +159,9 @@ TEST_P(SaveTest, AVersionThatIsStillToCome) {
   const auto outcome = client.save({.version = 3, .attempt = "early"});
   EXPECT_EQ(outcome.problem, "");
   step();
-  const JobImage expected = client.fetch();
+  const TablesState expected = client.fetch();
   step();
-  saver.begin(client, 3, Rule::kAdam, "early", {.parts = outcome.parts, .updates = 3, .problem = {}});
+  saver.begin(client, 3, optim::Rule::kAdam, "early", {.parts = outcome.parts, .updates = 3, .problem = {}});
   EXPECT_EQ(saver.end(), "");
   expect_same(saver.read(client, 3), expected);
 }
@@ -173,7 +173,7 @@ TEST_P(SaveTest, AViewThatEndsFirst) {
   ++view.view;
   client.enter(view, 1);
   client.pull();
-  EXPECT_EQ(saver.save(client, 1, 1, Rule::kAdam, "launch-2"), "") << "the old request is in nobody's way";
+  EXPECT_EQ(saver.save(client, 1, 1, optim::Rule::kAdam, "launch-2"), "") << "the old request is in nobody's way";
   expect_same(saver.read(client, 1), client.fetch());
   EXPECT_FALSE(std::filesystem::exists(checkpoints / checkpoint::step_folder_name(2)));
 }
@@ -186,7 +186,7 @@ TEST_P(SaveTest, UnitsOfAsynchronousWorkers) {
     client.push(all, {.step = unit, .unit = unit, .lanes = {0, 1}, .samples = 1, .lr = 0.1});
     client.finish();
   }
-  EXPECT_EQ(saver.save(client, 3 * kLanes, 3, Rule::kAdam), "") << "a step has as many units as lanes";
+  EXPECT_EQ(saver.save(client, 3 * kLanes, 3, optim::Rule::kAdam), "") << "a step has as many units as lanes";
   expect_same(saver.read(client, 3), client.fetch());
   EXPECT_THAT(client.save({.version = 3 * kLanes + 1, .attempt = "a"}).problem, HasSubstr("another version"));
 }
@@ -198,7 +198,7 @@ TEST_P(SaveTest, ADiskThatRefusesIsTheCheckpointsProblemOnly) {
   EXPECT_EQ(client.save({.version = 1, .attempt = "a"}).problem, "");
   step();
   std::filesystem::remove(checkpoints);
-  EXPECT_EQ(saver.save(client, 2, 2, Rule::kAdam, "b"), "");
+  EXPECT_EQ(saver.save(client, 2, 2, optim::Rule::kAdam, "b"), "");
   expect_same(saver.read(client, 2), client.fetch());
 }
 
@@ -207,7 +207,7 @@ TEST_P(SaveTest, ASlowDiskHoldsUpNeitherStepsNorWhatIsAskedForNextNorTheEnd) {
   step();
   EXPECT_EQ(client.save({.version = 1, .attempt = "slow", .bytes_per_second = 10'000}).problem, "");
   step();
-  EXPECT_EQ(saver.save(client, 2, 2, Rule::kAdam), "");
+  EXPECT_EQ(saver.save(client, 2, 2, optim::Rule::kAdam), "");
   expect_same(saver.read(client, 2), client.fetch());
   EXPECT_FAILS(saver.open(1), Corrupt, "not a complete checkpoint");
   step();
@@ -217,12 +217,12 @@ TEST_P(SaveTest, ASlowDiskHoldsUpNeitherStepsNorWhatIsAskedForNextNorTheEnd) {
 TEST_P(SaveTest, AServerThatDiesFirst) {
   start();
   step();
-  EXPECT_EQ(saver.save(client, 1, 1, Rule::kAdam), "");
-  const JobImage expected = client.fetch();
+  EXPECT_EQ(saver.save(client, 1, 1, optim::Rule::kAdam), "");
+  const TablesState expected = client.fetch();
   step();
   const auto outcome = client.save({.version = 2, .attempt = "launch-2", .bytes_per_second = 10'000});
   two.reset();
-  saver.begin(client, 2, Rule::kAdam, "launch-2", outcome, 100ms);
+  saver.begin(client, 2, optim::Rule::kAdam, "launch-2", outcome, 100ms);
   EXPECT_THAT(saver.end(), HasSubstr("did not come"));
   EXPECT_FAILS(saver.open(2), Corrupt, "not a complete checkpoint");
   expect_same(saver.read(client, 1), expected);
@@ -263,17 +263,17 @@ TEST_P(SaveTest, NothingIsSavedThatHasNoValues) {
   client.open(kTables, tables());
   EXPECT_THAT(client.save({.version = 0, .attempt = "a"}).problem, HasSubstr("another version than 0"));
   client.assign();
-  EXPECT_EQ(saver.save(client, 0, 0, Rule::kAdam), "");
+  EXPECT_EQ(saver.save(client, 0, 0, optim::Rule::kAdam), "");
 }
 
 TEST(Save, AServerThatWasToldNoFolderSaysSo) {
   const TempFolder folder;
   ServerOptions options = server_options();
   options.checkpoints = folder / "checkpoints";
-  const Server told(options);
+  const Server reply(options);
   const Server untold(server_options());
-  net::Loop loop("client");
-  const auto view = cluster::first_view(1, {told.address(), untold.address()});
+  net::EventLoop loop("client");
+  const auto view = cluster::first_view(1, {reply.address(), untold.address()});
   Client client(loop, client_options(view, 1, net::Transport::kShm));
   client.open(kTables, options_of({}));
   client.assign();
@@ -286,9 +286,9 @@ TEST(Save, AServerThatWasToldNoFolderSaysSo) {
 
 /// Each step adds 1 to Adagrad's only state array, whoever takes part, and the same to all parameters: whatever is of
 /// another version than the rest shows.
-void expect_one_version(const JobImage& image, Step step) {
-  EXPECT_EQ(image.updates, step);
-  for (const TableImage& table : image.tables) {
+void expect_one_version(const TablesState& state, Step step) {
+  EXPECT_EQ(state.updates, step);
+  for (const TableState& table : state.tables) {
     for (const float value : table.state.at(0)) ASSERT_EQ(value, static_cast<float>(step));
     for (const float value : table.parameters) ASSERT_EQ(value, table.parameters.front());
   }
@@ -304,14 +304,14 @@ TEST_P(SurvivalTest, EveryCheckpointIsOfOneStepWithBackupWorkersToo) {
   const Server one(server);
   const Server two(server);
   const auto view = cluster::first_view(kWorkers, {one.address(), two.address()}, 2);
-  Client::TableOptions tables = options_of({.backups = 2}, Rule::kAdagrad);
+  Client::TableOptions tables = options_of({.backup_workers = 2}, optim::Rule::kAdagrad);
   tables.checkpoint_every = kEvery;
   std::atomic<Step> asked_for{0};
   std::vector<Step> saved;
   Saver saver(server.checkpoints);
 
   const auto take_part = [&](Rank rank) {
-    net::Loop loop("worker");
+    net::EventLoop loop("worker");
     Client client(loop, client_options(view, view.workers[rank].id, GetParam()));
     client.open(kTables, tables);
     if (rank == 0) client.assign();
@@ -332,7 +332,7 @@ TEST_P(SurvivalTest, EveryCheckpointIsOfOneStepWithBackupWorkersToo) {
       asked_for.store(due);
       EXPECT_EQ(outcome.problem, "") << due;
       if (!outcome.problem.empty()) continue;
-      saver.begin(client, due, Rule::kAdagrad, "launch-1", outcome);
+      saver.begin(client, due, optim::Rule::kAdagrad, "launch-1", outcome);
       saved.push_back(due);
     }
     client.leave();

@@ -1,8 +1,7 @@
 // Requests that no client of ours would send, from somebody who knows the secret.
-#include "trireme/base/error.h"
-#include "trireme/ps/client.h"
-#include "trireme/ps/server.h"
-
+#include "base/error.h"
+#include "ps/client.h"
+#include "ps/server.h"
 #include "tests/support/expect_fails.h"
 
 namespace trireme::ps {
@@ -16,8 +15,8 @@ OpenRequest good_open() {
 }
 
 struct HostileTest : ::testing::TestWithParam<net::Transport> {
-  Server server{{.service = {.door = {.name = "server", .secret = kSecret}}}};
-  net::Loop loop{"client"};
+  Server server{{.service = {.listener = {.name = "server", .secret = kSecret}}}};
+  net::EventLoop loop{"client"};
   std::shared_ptr<net::Connection> connection =
       net::Connection::open(loop, server.address(), {.secret = kSecret, .transport = GetParam()});
 
@@ -35,14 +34,14 @@ struct HostileTest : ::testing::TestWithParam<net::Transport> {
 
   View view = 1;
 
-  ExchangeReply exchange(const ExchangeRequest& request, std::size_t payload_bytes, std::uint16_t kind = kExchange) {
+  PushPullReply push_pull(const PushPullRequest& request, std::size_t payload_bytes, std::uint16_t kind = kPushPull) {
     const std::vector<std::byte> payload(payload_bytes);
     const auto pending =
-        connection->send({.kind = kind, .view = view, .body = net::encode_body(request), .payload = {payload}});
-    return net::decode_body<ExchangeReply>(connection->wait(pending, Deadline::in(10s), "it").body_bytes());
+        connection->send({.kind = kind, .view = view, .body = net::encode_message(request), .payload = {payload}});
+    return net::decode_message<PushPullReply>(connection->wait(pending, Deadline::in(10s), "it").body_bytes());
   }
 
-  static ExchangeRequest push_of(std::vector<std::uint32_t> chunks) {
+  static PushPullRequest push_of(std::vector<std::uint32_t> chunks) {
     return {.lane_count = 1, .samples = 1, .lr = 0.1, .push = true, .chunks = std::move(chunks)};
   }
 };
@@ -51,7 +50,7 @@ INSTANTIATE_TEST_SUITE_P(Over, HostileTest, ::testing::Values(net::Transport::kS
                          [](const auto& test) { return to_string(test.param); });
 
 TEST_P(HostileTest, NothingBeforeTheTablesAreOpen) {
-  EXPECT_FAILS(exchange(push_of({0}), 0), InvalidArgument, "no tables yet");
+  EXPECT_FAILS(push_pull(push_of({0}), 0), InvalidArgument, "no tables yet");
   EXPECT_FAILS(ask<Done>(kLeave, LeaveRequest{0}), InvalidArgument, "no tables yet");
   EXPECT_FAILS(ask<Done>(99, Nothing{}), InvalidArgument, "kind 99");
   EXPECT_FAILS(ask<Done>(kOpen, Nothing{}), Corrupt, "job");
@@ -73,13 +72,13 @@ TEST_P(HostileTest, TablesThatCannotBe) {
   refused([](OpenRequest& r) { r.job.shards = 0xffffffff; });
   refused([](OpenRequest& r) { r.job.lanes = 0; });
   refused([](OpenRequest& r) { r.job.update.beta1 = 2; });
-  refused([](OpenRequest& r) { r.job.consistency.backups = 5; });
+  refused([](OpenRequest& r) { r.job.consistency.backup_workers = 5; });
   refused([](OpenRequest& r) { r.job.consistency.mode = static_cast<Consistency::Mode>(9); });
   refused([](OpenRequest& r) { r.view.workers.clear(); });
   refused([](OpenRequest& r) { r.view.servers.clear(); });
   refused([](OpenRequest& r) { r.view.shards.clear(); });
   refused([](OpenRequest& r) { r.view.shards[0].primary = 99; });
-  refused([](OpenRequest& r) { r.view.shards[0].backup = r.view.shards[0].primary; });
+  refused([](OpenRequest& r) { r.view.shards[0].replica = r.view.shards[0].primary; });
   refused([](OpenRequest& r) { r.view.view = 2; });
   open();
 }
@@ -87,16 +86,16 @@ TEST_P(HostileTest, TablesThatCannotBe) {
 TEST_P(HostileTest, ChunksAndSizesThatDoNotExist) {
   open();
   const auto chunks = static_cast<std::uint32_t>(server.stats().chunks);
-  EXPECT_FAILS(exchange(push_of({chunks}), 0), InvalidArgument, "no chunk");
-  EXPECT_FAILS(exchange(push_of({0xffffffff}), 0), InvalidArgument, "no chunk");
-  EXPECT_FAILS(exchange(push_of({}), 0), InvalidArgument, "no chunk");
-  EXPECT_FAILS(exchange(push_of({0}), 12), Corrupt, "12 bytes");
-  EXPECT_FAILS(exchange(push_of({0}), 0), Corrupt, "0 bytes");
-  ExchangeRequest pull{.pull = true, .chunks = {0}};
-  EXPECT_FAILS(exchange(pull, 8), Corrupt, "8 bytes");
+  EXPECT_FAILS(push_pull(push_of({chunks}), 0), InvalidArgument, "no chunk");
+  EXPECT_FAILS(push_pull(push_of({0xffffffff}), 0), InvalidArgument, "no chunk");
+  EXPECT_FAILS(push_pull(push_of({}), 0), InvalidArgument, "no chunk");
+  EXPECT_FAILS(push_pull(push_of({0}), 12), Corrupt, "12 bytes");
+  EXPECT_FAILS(push_pull(push_of({0}), 0), Corrupt, "0 bytes");
+  PushPullRequest pull{.pull = true, .chunks = {0}};
+  EXPECT_FAILS(push_pull(pull, 8), Corrupt, "8 bytes");
   pull.chunks = std::vector<std::uint32_t>(20'000, 0);
-  EXPECT_FAILS(exchange(pull, 0), InvalidArgument, "20000 chunks");
-  EXPECT_FAILS(exchange(push_of({0}), 0, kAssign), Corrupt, "0 bytes");
+  EXPECT_FAILS(push_pull(pull, 0), InvalidArgument, "20000 chunks");
+  EXPECT_FAILS(push_pull(push_of({0}), 0, kAssign), Corrupt, "0 bytes");
 }
 
 TEST_P(HostileTest, WorkersLanesAndNumbersThatCannotBe) {
@@ -104,37 +103,37 @@ TEST_P(HostileTest, WorkersLanesAndNumbersThatCannotBe) {
   const Layout layout(good_open().job.tables, 1, {.max_chunk_bytes = 16u << 10});
   const std::size_t bytes = layout.chunks()[0].place.count * sizeof(float);
   const auto refused = [&](const auto& change) {
-    ExchangeRequest request = push_of({0});
+    PushPullRequest request = push_of({0});
     change(request);
-    EXPECT_THROW(exchange(request, bytes), InvalidArgument);
+    EXPECT_THROW(push_pull(request, bytes), InvalidArgument);
   };
-  refused([](ExchangeRequest& r) { r.worker = 1; });
-  refused([](ExchangeRequest& r) { r.first_lane = 1; });
-  refused([](ExchangeRequest& r) { r.lane_count = 0; });
-  refused([](ExchangeRequest& r) { r.samples = -1; });
-  refused([](ExchangeRequest& r) { r.lr = std::nan(""); });
-  EXPECT_EQ(exchange(push_of({0}), bytes).newest, 1u);
+  refused([](PushPullRequest& r) { r.worker = 1; });
+  refused([](PushPullRequest& r) { r.first_lane = 1; });
+  refused([](PushPullRequest& r) { r.lane_count = 0; });
+  refused([](PushPullRequest& r) { r.samples = -1; });
+  refused([](PushPullRequest& r) { r.lr = std::nan(""); });
+  EXPECT_EQ(push_pull(push_of({0}), bytes).newest, 1u);
 }
 
 TEST_P(HostileTest, SharedMemoryThatIsNotThereOrTooSmall) {
   open();
-  ExchangeRequest request = push_of({0});
+  PushPullRequest request = push_of({0});
   request.offsets = {0};
   request.segment = 77;
-  EXPECT_FAILS(exchange(request, 0), InvalidArgument, "never shared");
+  EXPECT_FAILS(push_pull(request, 0), InvalidArgument, "never shared");
   if (GetParam() != net::Transport::kShm) return;
   request.segment = connection->channel().share(net::Segment::create("small", 4096));
-  EXPECT_FAILS(exchange(request, 0), Corrupt, "shared memory that holds 4096");
+  EXPECT_FAILS(push_pull(request, 0), Corrupt, "shared memory that holds 4096");
   request.segment = connection->channel().share(net::Segment::create("large", 1u << 20));
-  EXPECT_EQ(exchange(request, 0).newest, 1u);
+  EXPECT_EQ(push_pull(request, 0).newest, 1u);
   request.step = 1;
   for (const std::uint64_t offset :
        {~std::uint64_t{0} - 3, std::uint64_t{1} << 62, (std::uint64_t{1} << 20) - 4, std::uint64_t{2}}) {
     request.offsets = {offset};
-    EXPECT_FAILS(exchange(request, 0), Corrupt, "shared memory");
+    EXPECT_FAILS(push_pull(request, 0), Corrupt, "shared memory");
   }
   request.offsets = {};
-  EXPECT_FAILS(exchange(request, 0), Corrupt, "0 offsets");
+  EXPECT_FAILS(push_pull(request, 0), Corrupt, "0 offsets");
 }
 
 // ---- What only a primary sends.
@@ -153,7 +152,7 @@ struct HostileReplicaTest : HostileTest {
   void send(std::uint16_t kind, const Body& body, std::size_t bytes) {
     const std::vector<std::byte> payload(bytes);
     const auto pending =
-        connection->send({.kind = kind, .view = view, .body = net::encode_body(body), .payload = {payload}});
+        connection->send({.kind = kind, .view = view, .body = net::encode_message(body), .payload = {payload}});
     connection->wait(pending, Deadline::in(10s), "it");
   }
 
@@ -188,7 +187,7 @@ TEST_P(HostileReplicaTest, UpdatesThatCannotBe) {
   view = 2;
   EXPECT_FAILS(send(kReplicate, update_of(0, 2), bytes), StaleView, "view 2");
   view = 1;
-  EXPECT_FAILS(exchange(push_of({0}), bytes), InvalidArgument, "not the primary of chunk 0");
+  EXPECT_FAILS(push_pull(push_of({0}), bytes), InvalidArgument, "not the primary of chunk 0");
   send(kReplicate, update_of(0, 2), bytes);
 }
 

@@ -10,9 +10,8 @@
 #include <string>
 #include <thread>
 
-#include "trireme/ps/replica.h"
-#include "trireme/ps/server.h"
-
+#include "ps/replica_link.h"
+#include "ps/server.h"
 #include "tests/ps/survival.h"
 
 namespace trireme::ps {
@@ -48,7 +47,7 @@ struct ServerProcess {
         if (at == point && count > 0 && --left == 0) ::kill(::getpid(), SIGKILL);
       };
       const Server server(options);
-      const std::string text = net::encode_body(server.address());
+      const std::string text = net::encode_message(server.address());
       if (::write(ends[1], text.data(), text.size()) < 0) ::_exit(1);
       for (;;) ::pause();
     }
@@ -57,7 +56,7 @@ struct ServerProcess {
     const auto got = ::read(ends[0], buffer, sizeof(buffer));
     ::close(ends[0]);
     if (got <= 0) throw std::runtime_error("a server process died at once");
-    address = net::decode_body<net::Address>(as_bytes(std::string_view(buffer, static_cast<std::size_t>(got))));
+    address = net::decode_message<net::Address>(as_bytes(std::string_view(buffer, static_cast<std::size_t>(got))));
   }
   ~ServerProcess() {
     if (pid == 0) return;

@@ -1,5 +1,5 @@
 // Servers and clients over each transport against a serial reference.
-#include "trireme/ps/server.h"
+#include "ps/server.h"
 
 #include <signal.h>
 #include <sys/wait.h>
@@ -7,11 +7,10 @@
 
 #include <thread>
 
-#include "trireme/base/error.h"
-#include "trireme/base/random.h"
-#include "trireme/ps/client.h"
-#include "trireme/ps/update_rule.h"
-
+#include "base/error.h"
+#include "base/random.h"
+#include "optim/update_rule.h"
+#include "ps/client.h"
 #include "tests/support/expect_fails.h"
 
 namespace trireme::ps {
@@ -19,14 +18,14 @@ namespace {
 
 const std::string kSecret = "the secret of these tests";
 const std::vector<TableSpec> kTables{{"weight", 50'000}, {"bias", 11}};
-const Client::TableOptions kAdam{.update = {.rule = Rule::kAdam}, .placement = {.max_chunk_bytes = 16u << 10}};
+const Client::TableOptions kAdam{.update = {.rule = optim::Rule::kAdam}, .placement = {.max_chunk_bytes = 16u << 10}};
 
 struct Job {
   explicit Job(std::uint32_t servers_wanted, std::uint32_t workers_wanted = 2, std::size_t compute_threads = 0)
       : workers(workers_wanted) {
     for (Rank rank = 0; rank < servers_wanted; ++rank) {
       servers.push_back(
-          std::make_unique<Server>(ServerOptions{.service = {.door = {.name = "server", .secret = kSecret}},
+          std::make_unique<Server>(ServerOptions{.service = {.listener = {.name = "server", .secret = kSecret}},
                                                  .rank = rank,
                                                  .compute_threads = compute_threads}));
     }
@@ -56,7 +55,7 @@ void fill_gradient(std::span<float> gradient, Rank worker, Step step) {
 }
 
 /// What one worker does in bsp; all its parameters at the end.
-std::vector<float> work(net::Loop& loop, const ClientOptions& options, Step steps) {
+std::vector<float> work(net::EventLoop& loop, const ClientOptions& options, Step steps) {
   Client client(loop, options);
   client.open(kTables, kAdam);
   const auto worker = static_cast<Rank>(options.member - 1);
@@ -101,8 +100,8 @@ std::vector<float> reference(Step steps) {
       fill_gradient(gradient, 0, 10 * step + table);
       fill_gradient(other, 1, 10 * step + table);
       for (std::size_t i = 0; i < size; ++i) gradient[i] += other[i];
-      apply_update(kAdam.update, {.step = step + 1, .lr = 0.01, .gradient_scale = 1.0 / 9.0}, values,
-                   state_at(Rule::kAdam, state, size), gradient);
+      optim::apply_update(kAdam.update, {.step = step + 1, .lr = 0.01, .gradient_scale = 1.0 / 9.0}, values,
+                          optim::state_at(optim::Rule::kAdam, state, size), gradient);
     }
     result.insert(result.end(), values.begin(), values.end());
   }
@@ -120,7 +119,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST_P(ServerTest, TwoWorkersGetTheBitsOfTheSerialReference) {
   const auto [transport, servers] = GetParam();
   const Job job(servers, 2, /*compute_threads=*/servers == 2 ? 2 : 0);
-  net::Loop loop("client");
+  net::EventLoop loop("client");
   std::vector<float> second;
   std::thread other([&, options = job.client_options(1, transport)] { second = work(loop, options, 20); });
   const std::vector<float> first = work(loop, job.client_options(0, transport), 20);
@@ -132,7 +131,7 @@ TEST_P(ServerTest, TwoWorkersGetTheBitsOfTheSerialReference) {
 TEST_P(ServerTest, StatisticsAddUp) {
   const auto [transport, servers] = GetParam();
   const Job job(servers, 1);
-  net::Loop loop("client");
+  net::EventLoop loop("client");
   Client client(loop, job.client_options(0, transport));
   client.open(kTables, kAdam);
   std::uint64_t parameters = 0;
@@ -150,7 +149,7 @@ TEST_P(ServerTest, StatisticsAddUp) {
 
 TEST(Server, ARequestOfAnotherViewIsRefused) {
   const Job job(1, 1);
-  net::Loop loop("client");
+  net::EventLoop loop("client");
   auto options = job.client_options(0, net::Transport::kTcp);
   const MemberId server = options.view.servers[0].id;
   options.view.view = 3;
@@ -183,33 +182,33 @@ TEST(Server, ARequestOfAnotherViewIsRefused) {
 
 TEST(Server, AShardThatWasBornAgainIsEmptyAndTheRestStays) {
   const Job job(1, 1);
-  net::Loop loop("client");
+  net::EventLoop loop("client");
   auto options = job.client_options(0, net::Transport::kTcp);
   Client client(loop, options);
   client.open(kTables, kAdam);
-  EXPECT_EQ(client.standing().assigned, 0u);
+  EXPECT_EQ(client.load_status().assigned, 0u);
   client.assign();
-  EXPECT_TRUE(client.standing().complete());
+  EXPECT_TRUE(client.load_status().complete());
   options.view.view = 2;
   client.enter(options.view, options.member);
-  EXPECT_TRUE(client.standing().complete());
+  EXPECT_TRUE(client.load_status().complete());
   options.view.view = 3;
   options.view.shards[0].born = 3;
   client.enter(options.view, options.member);
-  const Standing standing = client.standing();
-  EXPECT_GT(standing.assigned, 0u);
-  EXPECT_LT(standing.assigned, standing.chunks);
-  JobImage image = client.empty_image();
-  image.newest = 5;
-  client.restore(image);
-  EXPECT_TRUE(client.standing().complete());
-  EXPECT_EQ(client.standing().oldest, 5u);
+  const LoadStatus load_status = client.load_status();
+  EXPECT_GT(load_status.assigned, 0u);
+  EXPECT_LT(load_status.assigned, load_status.chunks);
+  TablesState state = client.empty_state();
+  state.newest = 5;
+  client.restore(state);
+  EXPECT_TRUE(client.load_status().complete());
+  EXPECT_EQ(client.load_status().oldest, 5u);
   EXPECT_EQ(client.pull().newest, 5u);
 }
 
 TEST(Server, WorkersThatDisagreeAreToldAboutWhat) {
   const Job job(1, 2);
-  net::Loop loop("client");
+  net::EventLoop loop("client");
   Client first(loop, job.client_options(0, net::Transport::kTcp));
   first.open(kTables, kAdam);
   const auto refused = [&](const std::vector<TableSpec>& tables, const Client::TableOptions& table_options,
@@ -220,7 +219,7 @@ TEST(Server, WorkersThatDisagreeAreToldAboutWhat) {
   const auto options = job.client_options(1, net::Transport::kTcp);
   refused({{"weight", 50'000}}, kAdam, "tables", options);
   auto sgd = kAdam;
-  sgd.update.rule = Rule::kSgd;
+  sgd.update.rule = optim::Rule::kSgd;
   refused(kTables, sgd, "update", options);
   auto asp = kAdam;
   asp.consistency.mode = Consistency::Mode::kAsp;
@@ -234,7 +233,7 @@ TEST(Server, WorkersThatDisagreeAreToldAboutWhat) {
 
 TEST(Server, AStopReachesEveryWorkerAfterTheSameStep) {
   const Job job(2, 2);
-  net::Loop loop("client");
+  net::EventLoop loop("client");
   const auto run = [&](Rank worker) {
     Client client(loop, job.client_options(worker, net::Transport::kAuto));
     client.open(kTables, kAdam);
@@ -256,7 +255,7 @@ TEST(Server, AStopReachesEveryWorkerAfterTheSameStep) {
 
 TEST(Server, InterruptEndsAWait) {
   const Job job(2, 2);
-  net::Loop loop("client");
+  net::EventLoop loop("client");
   for (const auto transport : {net::Transport::kShm, net::Transport::kTcp}) {
     Client client(loop, job.client_options(0, transport));
     client.open(kTables, kAdam);
@@ -279,8 +278,8 @@ TEST(Server, AKilledWorkerDoesNotHarmTheServer) {
       net::Address address;
       char buffer[1024];
       const auto got = ::read(ends[0], buffer, sizeof(buffer));
-      address = net::decode_body<net::Address>(as_bytes(std::string_view(buffer, static_cast<std::size_t>(got))));
-      net::Loop loop("client");
+      address = net::decode_message<net::Address>(as_bytes(std::string_view(buffer, static_cast<std::size_t>(got))));
+      net::EventLoop loop("client");
       Client client(loop, {.member = 2,
                            .view = cluster::first_view(2, {address}),
                            .lanes = 2,
@@ -295,9 +294,9 @@ TEST(Server, AKilledWorkerDoesNotHarmTheServer) {
     }
     {
       const Job job(1, 2);
-      const std::string address = net::encode_body(job.servers[0]->address());
+      const std::string address = net::encode_message(job.servers[0]->address());
       ASSERT_GT(::write(ends[1], address.data(), address.size()), 0);
-      net::Loop loop("client");
+      net::EventLoop loop("client");
       Client client(loop, job.client_options(0, transport));
       client.open(kTables, kAdam);
       client.assign();

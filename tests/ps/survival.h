@@ -15,11 +15,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "trireme/base/error.h"
-#include "trireme/base/random.h"
-#include "trireme/cluster/assignment.h"
-#include "trireme/ps/client.h"
-#include "trireme/ps/server.h"
+#include "base/error.h"
+#include "base/random.h"
+#include "cluster/assignment.h"
+#include "ps/client.h"
+#include "ps/server.h"
 
 namespace trireme::ps {
 
@@ -30,12 +30,12 @@ inline const std::vector<TableSpec> kTables{{"weight", 60'000}, {"bias", 11}, {"
 inline constexpr Lane kLanes = 4;
 inline constexpr auto kPatience = 30s;
 
-inline Client::TableOptions options_of(const Consistency& consistency, Rule rule = Rule::kAdam) {
+inline Client::TableOptions options_of(const Consistency& consistency, optim::Rule rule = optim::Rule::kAdam) {
   return {.update = {.rule = rule}, .consistency = consistency, .placement = {.max_chunk_bytes = 16u << 10}};
 }
 
 inline ServerOptions server_options() {
-  return {.service = {.door = {.name = "server", .secret = kSecret}}, .replica_timeout = 10s};
+  return {.service = {.listener = {.name = "server", .secret = kSecret}}, .replica_timeout = 10s};
 }
 
 /// The gradient of one lane in one step: depends on the parameters, so that a step computed from mixed ones shows.
@@ -83,8 +83,8 @@ inline std::vector<float> all_values(Client& client) {
 /// The master's part: forms the next view when all workers that live have asked for it.
 class Cluster {
  public:
-  Cluster(std::uint32_t workers, std::vector<net::Address> servers, std::uint32_t replicas)
-      : view_(cluster::first_view(workers, servers, replicas)), replicas_(replicas) {
+  Cluster(std::uint32_t workers, std::vector<net::Address> servers, std::uint32_t links)
+      : view_(cluster::first_view(workers, servers, links)), links_(links) {
     for (const auto& worker : view_.workers) live_.insert(worker.id);
     for (const auto& server : view_.servers) next_member_ = std::max(next_member_, server.id + 1);
   }
@@ -160,7 +160,7 @@ class Cluster {
     std::vector<cluster::AssignableServer> servers;
     for (const auto& server : view_.servers) servers.push_back({.id = server.id});
     const auto count = static_cast<std::uint32_t>(view_.shards.size());
-    cluster::Assignment assignment = cluster::assign_shards(view_.shards, servers, count, replicas_);
+    cluster::Assignment assignment = cluster::assign_shards(view_.shards, servers, count, links_);
     EXPECT_TRUE(assignment.lost.empty()) << assignment.reason;
     view_.shards = std::move(assignment.shards);
     std::erase_if(view_.workers, [&](const auto& worker) { return !live_.contains(worker.id); });
@@ -172,7 +172,7 @@ class Cluster {
   std::mutex mutex_;
   std::condition_variable formed_;
   cluster::ViewInfo view_;
-  const std::uint32_t replicas_;
+  const std::uint32_t links_;
   MemberId next_member_ = 1;
   std::set<MemberId> live_;
   std::set<MemberId> waiting_;
@@ -198,7 +198,7 @@ inline ClientOptions client_options(const cluster::ViewInfo& view, MemberId memb
 }
 
 /// Brings the worker's client into the view of `options`: a new one, or the one it has.
-inline Client& attach(std::optional<Client>& slot, net::Loop& loop, Cluster& cluster, const ClientOptions& options,
+inline Client& attach(std::optional<Client>& slot, net::EventLoop& loop, Cluster& cluster, const ClientOptions& options,
                       const Client::TableOptions& tables) {
   if (slot) {
     slot->enter(options.view, options.member);
@@ -213,7 +213,7 @@ inline Client& attach(std::optional<Client>& slot, net::Loop& loop, Cluster& clu
 /// A worker of a bsp job that goes on whatever happens. Dies before `dies_at`, having pushed one table of that step.
 inline std::vector<float> work(Cluster& cluster, MemberId member, net::Transport transport, Step steps,
                                Step dies_at = ~Step{0}) {
-  net::Loop loop("worker");
+  net::EventLoop loop("worker");
   cluster::ViewInfo view = cluster.view();
   std::optional<Client> slot;
   Step version = 0;  // of the parameters here

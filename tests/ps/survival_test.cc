@@ -4,8 +4,7 @@
 
 #include <thread>
 
-#include "trireme/ps/replica.h"
-
+#include "ps/replica_link.h"
 #include "tests/ps/server_process.h"
 #include "tests/support/expect_fails.h"
 
@@ -33,10 +32,10 @@ TEST_P(SurvivalTest, ReplicationChangesNoBit) {
 TEST_P(SurvivalTest, AWorkerDiesBetweenItsPushes) {
   constexpr Step kSteps = 8;
   const std::vector<float> expected = calm(kSteps);
-  for (const std::uint32_t replicas : {1u, 2u}) {
+  for (const std::uint32_t links : {1u, 2u}) {
     const Server one(server_options());
     const Server two(server_options());
-    Cluster cluster(3, {one.address(), two.address()}, replicas);
+    Cluster cluster(3, {one.address(), two.address()}, links);
     std::vector<float> first;
     std::vector<float> third;
     std::thread a([&] { first = work(cluster, 1, GetParam(), kSteps); });
@@ -86,18 +85,18 @@ TEST_P(CrashTest, AServerIsKilledAndNothingIsLostOrCountedTwice) {
     EXPECT_EQ(first, expected) << count;
     EXPECT_EQ(second, expected) << count;
 
-    net::Loop loop("reader");  // every chunk saw every update once
+    net::EventLoop loop("reader");  // every chunk saw every update once
     const cluster::ViewInfo view = cluster.view();
     ClientOptions options = client_options(view, view.workers.front().id, net::Transport::kTcp);
     options.view.view += 1;
     std::erase_if(options.view.servers, [](const auto& server) { return server.id == 3; });
-    for (cluster::ShardPlace& place : options.view.shards) place = {.primary = 4, .backup = 0, .in_sync = false};
+    for (cluster::ShardPlace& place : options.view.shards) place = {.primary = 4, .replica = 0, .in_sync = false};
     Client reader(loop, options);
     reader.open(kTables, options_of({}));
-    const JobImage image = reader.fetch();
-    EXPECT_EQ(image.oldest, kSteps);
-    EXPECT_EQ(image.newest, kSteps);
-    EXPECT_EQ(image.updates, kSteps);
+    const TablesState state = reader.fetch();
+    EXPECT_EQ(state.oldest, kSteps);
+    EXPECT_EQ(state.newest, kSteps);
+    EXPECT_EQ(state.updates, kSteps);
   }
 }
 
@@ -125,7 +124,7 @@ TEST_P(SurvivalTest, ACopyBuiltUnderLoadEqualsItsOriginal) {
   cluster::ViewInfo view = cluster.view();
   ASSERT_GT(view.view, 1u) << "the steps were over before the copy was wanted";
   // The places as the servers know them: they were told before the copies were in sync.
-  net::Loop loop("reader");
+  net::EventLoop loop("reader");
   std::map<MemberId, std::shared_ptr<net::Connection>> connections;
   for (const auto& server : view.servers) {
     connections[server.id] =
@@ -139,15 +138,15 @@ TEST_P(SurvivalTest, ACopyBuiltUnderLoadEqualsItsOriginal) {
     const auto fetch = [&](MemberId server) {
       auto& connection = *connections.at(server);
       return connection.wait(
-          connection.send({.kind = kFetch, .view = view.view, .body = net::encode_body(FetchRequest{chunk})}),
+          connection.send({.kind = kFetch, .view = view.view, .body = net::encode_message(FetchRequest{chunk})}),
           Deadline::in(10s), "a chunk");
     };
     const auto primary = fetch(place.primary);
-    const auto backup = fetch(place.backup);
-    const auto header = net::decode_body<ChunkHeader>(primary.body_bytes());
-    EXPECT_EQ(header, net::decode_body<ChunkHeader>(backup.body_bytes()));
+    const auto replica = fetch(place.replica);
+    const auto header = net::decode_message<ChunkHeader>(primary.body_bytes());
+    EXPECT_EQ(header, net::decode_message<ChunkHeader>(replica.body_bytes()));
     EXPECT_EQ(header.version, kSteps);
-    EXPECT_TRUE(std::ranges::equal(primary.payload_bytes(), backup.payload_bytes())) << chunk;
+    EXPECT_TRUE(std::ranges::equal(primary.payload_bytes(), replica.payload_bytes())) << chunk;
   }
   for (auto& [id, connection] : connections) connection->close();
 }
@@ -157,7 +156,7 @@ TEST(Survival, ABackupThatIsSilentIsReportedAndNobodyWaitsForEver) {
   ServerOptions options = server_options();
   options.replica_timeout = 300ms;
   const Server server(options);
-  net::Loop loop("client");
+  net::EventLoop loop("client");
   cluster::ViewInfo view = cluster::first_view(1, {server.address(), silent.address}, 2);
   for (cluster::ShardPlace& place : view.shards) place = {view.servers[0].id, view.servers[1].id, true};
   Client client(loop, client_options(view, 1, net::Transport::kShm));

@@ -1,10 +1,9 @@
-#include "trireme/ps/unit_set.h"
+#include "ps/unit_set.h"
 
 #include <set>
 
-#include "trireme/base/error.h"
-#include "trireme/base/random.h"
-
+#include "base/error.h"
+#include "base/random.h"
 #include "tests/support/expect_fails.h"
 
 namespace trireme::ps {

@@ -12,10 +12,9 @@
 #include <thread>
 #include <vector>
 
-#include "trireme/base/error.h"
-#include "trireme/base/file.h"
-#include "trireme/cluster/etcd_client.h"
-
+#include "base/error.h"
+#include "base/file.h"
+#include "store/etcd_client.h"
 #include "tests/support/temp_folder.h"
 
 namespace trireme {
@@ -76,7 +75,7 @@ class EtcdCluster {
 
   /// Waits until the member answers by itself. Throws IoError with the end of its log.
   void wait_ready(std::size_t member) {
-    cluster::EtcdClient client({addresses()[member]});
+    store::EtcdClient client({addresses()[member]});
     for (const Deadline deadline = Deadline::in(15s);;) {
       try {
         client.get("ready?", Deadline::in(200ms));

@@ -18,8 +18,8 @@
 #include <string>
 #include <vector>
 
-#include "trireme/base/error.h"
-#include "trireme/base/file.h"
+#include "base/error.h"
+#include "base/file.h"
 
 // Networks that a test makes for itself: as root, or where users may make namespaces. For processes of one thread.
 

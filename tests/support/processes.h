@@ -14,9 +14,9 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "trireme/base/deadline.h"
-#include "trireme/base/error.h"
-#include "trireme/base/file.h"
+#include "base/deadline.h"
+#include "base/error.h"
+#include "base/file.h"
 
 namespace trireme {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "trireme/base/random.h"
+#include "base/random.h"
 
 namespace trireme {
 

@@ -7,8 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "trireme/base/file.h"
-
+#include "base/file.h"
 #include "tests/system/program.h"
 
 namespace trireme::system_test {

@@ -5,10 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "trireme/base/file.h"
-#include "trireme/checkpoint/safetensors.h"
-#include "trireme/checkpoint/writer.h"
-
+#include "base/file.h"
+#include "checkpoint/safetensors/safetensors.h"
+#include "checkpoint/writer.h"
 #include "tests/system/program.h"
 
 namespace trireme::system_test {

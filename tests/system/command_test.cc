@@ -6,9 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "trireme/base/file.h"
-#include "trireme/checkpoint/safetensors.h"
-
+#include "base/file.h"
+#include "checkpoint/safetensors/safetensors.h"
 #include "tests/system/program.h"
 
 namespace trireme::system_test {

@@ -8,8 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include "trireme/base/file.h"
-
+#include "base/file.h"
 #include "tests/system/program.h"
 
 namespace trireme::system_test {

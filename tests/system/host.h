@@ -6,8 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "trireme/base/error.h"
-
+#include "base/error.h"
 #include "tests/support/own_network.h"
 #include "tests/support/processes.h"
 #include "tests/system/placed_job.h"

@@ -8,10 +8,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "trireme/base/error.h"
-#include "trireme/cluster/master_finder.h"
-#include "trireme/cluster/store.h"
-
+#include "base/error.h"
+#include "cluster/master_finder.h"
+#include "store/store.h"
 #include "tests/support/etcd_cluster.h"
 #include "tests/system/placed_job.h"
 
@@ -84,7 +83,7 @@ class Masters : public ::testing::Test {
   EtcdCluster etcd_{
       {.members = kEtcdMembers, .heartbeat = 100ms, .election_timeout = 1s}};  // the times are etcd's own defaults
   PlacedJob job_{{.workers = kWorkers, .store = etcd_.location("job")}};
-  std::unique_ptr<cluster::Store> store_ = cluster::open_store({.location = etcd_.location("job"), .call_within = 1s});
+  std::unique_ptr<store::Store> store_ = store::open_store({.location = etcd_.location("job"), .call_within = 1s});
   std::map<pid_t, std::unique_ptr<Program>> masters_;
 };
 

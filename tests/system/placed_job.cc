@@ -4,11 +4,11 @@
 
 #include <algorithm>
 
-#include "trireme/base/file.h"
-#include "trireme/base/random.h"
-#include "trireme/cluster/protocol.h"
-#include "trireme/net/connection.h"
-#include "trireme/observe/run_folder.h"
+#include "base/file.h"
+#include "base/random.h"
+#include "cluster/protocol.h"
+#include "net/connection.h"
+#include "observe/run_folder.h"
 
 namespace trireme::system_test {
 namespace {
@@ -170,7 +170,7 @@ void PlacedJob::expect_each_step_once() {
 }
 
 void ask_to_stop(const net::Address& address, const std::string& secret) {
-  net::Loop loop("stop", 1);
+  net::EventLoop loop("stop", 1);
   net::Connection::open(loop, address, {.secret = secret, .peer_name = "the master"})
       ->call<cluster::Done>(cluster::kStop, 0, cluster::StopRequest{"the test has seen enough"}, Deadline::in(10s),
                             "the request to stop");

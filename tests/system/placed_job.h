@@ -7,10 +7,9 @@
 
 #include <gtest/gtest.h>
 
-#include "trireme/cli/train_flags.h"
-#include "trireme/net/address.h"
-#include "trireme/observe/step_trace.h"
-
+#include "cli/train_flags.h"
+#include "net/address.h"
+#include "observe/step_trace.h"
 #include "tests/system/program.h"
 
 namespace trireme::system_test {

@@ -12,8 +12,8 @@
 
 #include <gtest/gtest.h>
 
-#include "trireme/base/error.h"
-#include "trireme/base/random.h"
+#include "base/error.h"
+#include "base/random.h"
 
 extern char** environ;
 

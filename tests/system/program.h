@@ -11,8 +11,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "trireme/base/deadline.h"
-
+#include "base/deadline.h"
 #include "tests/support/temp_folder.h"
 
 namespace trireme::system_test {

@@ -5,13 +5,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "trireme/base/file.h"
-#include "trireme/base/random.h"
-#include "trireme/base/units.h"
-#include "trireme/cli/train_flags.h"
-#include "trireme/net/address.h"
-#include "trireme/observe/run_folder.h"
-
+#include "base/file.h"
+#include "base/random.h"
+#include "base/units.h"
+#include "cli/train_flags.h"
+#include "net/address.h"
+#include "observe/run_folder.h"
 #include "tests/system/program.h"
 
 namespace trireme::system_test {

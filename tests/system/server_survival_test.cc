@@ -6,8 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "trireme/cluster/store.h"
-
+#include "store/store.h"
 #include "tests/system/disturbed_job.h"
 
 namespace trireme::system_test {
@@ -28,7 +27,7 @@ class ServerSurvival : public DisturbedJob {
 };
 
 TEST_F(ServerSurvival, OfEveryRoleInTurn) {
-  if (!cluster::sqlite_store_available()) GTEST_SKIP() << "built without SQLite";
+  if (!store::sqlite_store_available()) GTEST_SKIP() << "built without SQLite";
   Program job(folder_, trireme(flags("run", "3", "5", {"--servers", "2"})));
   ASSERT_TRUE(reaches_view("run", 1));
   ASSERT_GT(worker(job, 2), 0) << job.err();
@@ -61,7 +60,7 @@ TEST_F(ServerSurvival, OfTheOnlyServerBeforeTheFirstCheckpoint) {
 }
 
 TEST_F(ServerSurvival, OfAServerAndTheMasterAtOnce) {
-  if (!cluster::sqlite_store_available()) GTEST_SKIP() << "built without SQLite";
+  if (!store::sqlite_store_available()) GTEST_SKIP() << "built without SQLite";
   Program job(folder_, trireme(flags("run", "2", "5", {"--servers", "2"})));
   ASSERT_GT(worker(job, 1), 0) << job.err();
   ::kill(master(job), SIGKILL);
@@ -71,7 +70,7 @@ TEST_F(ServerSurvival, OfAServerAndTheMasterAtOnce) {
 }
 
 TEST_F(ServerSurvival, OfAMasterThatIsStoppedForAWhile) {
-  if (!cluster::sqlite_store_available()) GTEST_SKIP() << "built without SQLite";
+  if (!store::sqlite_store_available()) GTEST_SKIP() << "built without SQLite";
   Program job(folder_, trireme(flags("run", "2", "5", {"--servers", "2"})));
   ASSERT_GT(worker(job, 1), 0) << job.err();
   const pid_t stopped_one = master(job);

@@ -3,8 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "trireme/base/file.h"
-
+#include "base/file.h"
 #include "tests/system/long_job.h"
 
 namespace trireme::system_test {

@@ -2,8 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "trireme/checkpoint/safetensors.h"
-
+#include "checkpoint/safetensors/safetensors.h"
 #include "tests/system/long_job.h"
 
 namespace trireme::system_test {

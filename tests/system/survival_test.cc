@@ -4,10 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "trireme/checkpoint/checkpoint.h"
-#include "trireme/checkpoint/list.h"
-#include "trireme/cluster/store.h"
-
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/list.h"
+#include "store/store.h"
 #include "tests/system/disturbed_job.h"
 
 namespace trireme::system_test {
@@ -74,17 +73,17 @@ TEST_F(Survival, NewcomersFollowWhileTheOthersTrain) {
   ASSERT_TRUE(scale("run", {"3"}));
   ASSERT_GT(member(job, "run", 2, "met the other workers"), 0);
   const std::string sources = log("run", "worker-0") + log("run", "worker-1");
-  const Step followed_from = number_after(sources, "a guest follows", " step=");
+  const Step caught_up_from = number_after(sources, "a guest follows", " step=");
   const Step came_in_at = number_after(log("run", "worker-2"), "met the other workers", " step=");
-  EXPECT_GT(followed_from, 0u);
-  EXPECT_GT(came_in_at, followed_from);
+  EXPECT_GT(caught_up_from, 0u);
+  EXPECT_GT(came_in_at, caught_up_from);
   EXPECT_EQ(log("run", "worker-2").find("took over the state"), std::string::npos) << log("run", "worker-2");
   EXPECT_EQ(run_trireme(folder_, {"stop", (folder_ / "run").string()}).status, 0);
   expect_undisturbed(job.wait());
 }
 
 TEST_F(Survival, OfTheMastersDeath) {
-  if (!cluster::sqlite_store_available()) GTEST_SKIP() << "built without SQLite";
+  if (!store::sqlite_store_available()) GTEST_SKIP() << "built without SQLite";
   Program job(folder_, trireme(flags("run", "2")));
   ASSERT_GT(member(job, "run", 1, "met the other workers"), 0);
   const pid_t first = master(job);

@@ -4,11 +4,10 @@
 #include <memory>
 #include <vector>
 
-#include "trireme/data/memory_dataset.h"
-#include "trireme/data/sampler.h"
-#include "trireme/train/trainer.h"
-
+#include "data/memory_dataset.h"
+#include "data/sampler.h"
 #include "tests/support/temp_folder.h"
+#include "train/trainer.h"
 
 namespace trireme {
 

@@ -4,11 +4,10 @@
 
 #include <gtest/gtest.h>
 
-#include "trireme/data/fashion_mnist.h"
-#include "trireme/models/lenet.h"
-
+#include "data/fashion_mnist.h"
+#include "models/lenet.h"
+#include "tests/dist/ranks.h"
 #include "tests/train/alone.h"
-#include "tests/train/ranks.h"
 
 namespace trireme {
 namespace {
@@ -47,7 +46,7 @@ std::vector<torch::Tensor> train_plainly(torch::optim::Optimizer& optimizer, mod
   return net->parameters();
 }
 
-TrainOptions options_like(const ps::UpdateConfig& optimizer, double lr, Lane lanes) {
+TrainOptions options_like(const optim::UpdateConfig& optimizer, double lr, Lane lanes) {
   return {.batch = kBatch,
           .steps = kSteps,
           .lanes = lanes,
@@ -59,7 +58,7 @@ TrainOptions options_like(const ps::UpdateConfig& optimizer, double lr, Lane lan
 }
 
 /// Trains the same net on the same samples with Trireme.
-std::vector<torch::Tensor> train_with_trireme(const ps::UpdateConfig& optimizer, double lr, Lane lanes) {
+std::vector<torch::Tensor> train_with_trireme(const optim::UpdateConfig& optimizer, double lr, Lane lanes) {
   AloneJob job;
   models::LeNet net = make_lenet();
   Trainer(*job, net, options_like(optimizer, lr, lanes)).fit(fashion_mnist().train);
@@ -84,7 +83,7 @@ TEST(PlainLoop, SgdGivesTheSameParameters) {
   const auto plain = train_plainly(optimizer, net);
   EXPECT_GT(largest_difference(plain, make_lenet()->parameters()), 1e-3) << "nothing was learned";
   for (const Lane lanes : {1u, 2u, 4u}) {
-    EXPECT_LT(largest_difference(train_with_trireme({.rule = ps::Rule::kSgd}, 0.01, lanes), plain), 1e-5) << lanes;
+    EXPECT_LT(largest_difference(train_with_trireme({.rule = optim::Rule::kSgd}, 0.01, lanes), plain), 1e-5) << lanes;
   }
 }
 
@@ -92,7 +91,7 @@ TEST(PlainLoop, SgdByAllReduceGivesTheSameParameters) {
   models::LeNet net = make_lenet();
   torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.01));
   const auto plain = train_plainly(optimizer, net);
-  TrainOptions options = options_like({.rule = ps::Rule::kSgd}, 0.01, 4);
+  TrainOptions options = options_like({.rule = optim::Rule::kSgd}, 0.01, 4);
   options.strategy = {.kind = cluster::StrategyChoice::Kind::kAllReduce};
   for (const std::uint32_t parts : {1u, 2u, 4u}) {
     options.accumulate = parts;
@@ -112,7 +111,7 @@ TEST(PlainLoop, AdamGivesTheSameParameters) {
     models::LeNet net = make_lenet();
     torch::optim::Adam optimizer(net->parameters(), torch::optim::AdamOptions(1e-3));
     const auto plain = train_plainly(optimizer, net, lanes);
-    EXPECT_LT(largest_difference(train_with_trireme({.rule = ps::Rule::kAdam}, 1e-3, lanes), plain), 1e-5) << lanes;
+    EXPECT_LT(largest_difference(train_with_trireme({.rule = optim::Rule::kAdam}, 1e-3, lanes), plain), 1e-5) << lanes;
   }
 }
 
@@ -121,7 +120,8 @@ TEST(PlainLoop, MomentumGivesTheSameParameters) {
     models::LeNet net = make_lenet();
     torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.01).momentum(0.9));
     const auto plain = train_plainly(optimizer, net, lanes);
-    EXPECT_LT(largest_difference(train_with_trireme({.rule = ps::Rule::kMomentum}, 0.01, lanes), plain), 1e-5) << lanes;
+    EXPECT_LT(largest_difference(train_with_trireme({.rule = optim::Rule::kMomentum}, 0.01, lanes), plain), 1e-5)
+        << lanes;
   }
 }
 

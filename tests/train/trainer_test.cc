@@ -1,12 +1,11 @@
-#include "trireme/train/trainer.h"
+#include "train/trainer.h"
 
 #include <chrono>
 
 #include <gtest/gtest.h>
 
-#include "trireme/base/error.h"
-#include "trireme/checkpoint/safetensors.h"
-
+#include "base/error.h"
+#include "checkpoint/safetensors/safetensors.h"
 #include "tests/support/expect_fails.h"
 #include "tests/train/alone.h"
 
@@ -129,7 +128,7 @@ TEST(Trainer, AModuleRegisteredUnderTwoNamesTrainsAsOne) {
   torch::manual_seed(1);
   const auto tied = std::make_shared<Tied>();
   const auto before = tied->first->weight.detach().clone();
-  Trainer(*job, tied, {.batch = 20, .steps = 5, .optimizer = {.rule = ps::Rule::kSgd}, .lr = 0.1})
+  Trainer(*job, tied, {.batch = 20, .steps = 5, .optimizer = {.rule = optim::Rule::kSgd}, .lr = 0.1})
       .fit(make_points(100));
   EXPECT_FALSE(torch::equal(tied->first->weight, before));
   EXPECT_EQ(tied->first->weight.data_ptr(), tied->again->weight.data_ptr());
@@ -141,7 +140,7 @@ TEST(Trainer, StopsWhenTheTestLossNoLongerFalls) {
   const TrainResult result = Trainer(*job, make_linear(),
                                      {.batch = 20,
                                       .epochs = 100,
-                                      .optimizer = {.rule = ps::Rule::kSgd},
+                                      .optimizer = {.rule = optim::Rule::kSgd},
                                       .lr = 1e-30,  // nothing changes, so the first evaluation is the best
                                       .callbacks = {stop_early(2), witness}})
                                  .fit(make_points(40), make_points(20, 2));
@@ -203,8 +202,8 @@ TEST(Trainer, RefusesOptionsThatMakeNoSense) {
   };
   refuse({.lr = 0}, "learning rate");
   refuse({.lr = std::numeric_limits<double>::quiet_NaN()}, "learning rate");
-  refuse({.optimizer = {.rule = ps::Rule::kMomentum, .momentum = -1}}, "momentum");
-  refuse({.consistency = {.backups = 1}}, "backup");
+  refuse({.optimizer = {.rule = optim::Rule::kMomentum, .momentum = -1}}, "momentum");
+  refuse({.consistency = {.backup_workers = 1}}, "backup");
 }
 
 TEST(Trainer, RefusesMoreLanesThanSamplesAndAModelWithoutParameters) {

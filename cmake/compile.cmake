@@ -1,0 +1,80 @@
+# How our own code is compiled. Nothing here changes a variable or a flag of a project that Trireme is a part of.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+add_compile_options(-fPIC)  # libraries may become part of a shared one; the same everywhere, for precompiled headers
+
+if(PROJECT_IS_TOP_LEVEL)
+  if(NOT CMAKE_BUILD_TYPE)
+    set(CMAKE_BUILD_TYPE Release)
+  endif()
+  set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+  set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
+  set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
+
+  find_program(CCACHE ccache)
+  mark_as_advanced(CCACHE)
+  if(CCACHE)
+    # Without this ccache does not look past a precompiled header.
+    set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
+  endif()
+
+  if(TRIREME_WERROR)
+    add_compile_options(-Werror)
+  endif()
+  add_compile_options(-Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor
+    -Wno-missing-field-initializers)  # designated initialisers leave defaults out on purpose
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    add_compile_options(-Wno-restrict -Wno-maybe-uninitialized)  # false alarms inside libstdc++ 12 (GCC bug 105651)
+  endif()
+  if(TRIREME_SANITIZE)
+    add_compile_options(-fsanitize=${TRIREME_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all -g1)
+    add_link_options(-fsanitize=${TRIREME_SANITIZE})
+    if(TRIREME_SANITIZE MATCHES thread)
+      add_compile_options(-Wno-tsan)  # fences: used between processes, where ThreadSanitizer sees nothing anyway
+    endif()
+  endif()
+else()
+  add_compile_options(-w)  # whoever uses Trireme wants to read the warnings of their own code
+endif()
+
+# All sources of these folders of src/, subfolders included.
+function(trireme_sources result)
+  set(sources)
+  foreach(folder ${ARGN})
+    file(GLOB_RECURSE found CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${folder}/*.cc)
+    list(APPEND sources ${found})
+  endforeach()
+  set(${result} ${sources} PARENT_SCOPE)
+endfunction()
+
+# A library that others can link: `Trireme::<component>`, with the headers of include/ and nothing else.
+function(trireme_library target component)
+  set_target_properties(${target} PROPERTIES EXPORT_NAME ${component})
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  target_include_directories(${target} PUBLIC
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include>
+    $<INSTALL_INTERFACE:include>)
+  set_property(GLOBAL APPEND PROPERTY TRIREME_LIBRARIES ${target})
+endfunction()
+
+# A program that belongs to the command.
+function(trireme_program target)
+  set_property(GLOBAL APPEND PROPERTY TRIREME_PROGRAMS ${target})
+endfunction()
+
+# What headers instantiate takes longer than our own code; several files at a time do it once.
+option(TRIREME_UNITY "Compile files in groups: a whole build takes half the time, that of a small change longer" ON)
+function(trireme_compile_together target)
+  if(NOT TRIREME_UNITY)
+    return()
+  endif()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    # It takes a group's files for headers; and false alarms of GCC 12 on short strings.
+    target_compile_options(${target} PRIVATE -Wno-subobject-linkage -Wno-array-bounds -Wno-stringop-overflow)
+  endif()
+endfunction()

@@ -1,0 +1,86 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "chaos/fault_plan.h"
+#include "observe/step_trace.h"
+
+namespace trireme::chaos {
+
+// What faults did to a training, from the traces of its steps. Pure functions; events are in the order of time.
+
+using Events = std::span<const observe::StepEvent>;
+
+/// A fault that has happened.
+struct InjectedFault {
+  Fault fault;
+  std::int64_t at = 0;                           ///< as in StepEvent
+  std::int64_t pid = 0;                          ///< the victim
+  std::string note = {};                         ///< what was done, for people
+  std::optional<std::int64_t> replaced_at = {};  ///< when another process was first seen in its place
+};
+
+/// How training went on after a fault.
+struct Recovery {
+  InjectedFault injected;
+  std::optional<double> seconds;       ///< until a step that needed the recovery took effect; nothing: none did
+  std::optional<double> back_seconds;  ///< until the victim, or its successor, took part again
+  std::uint64_t steps_redone = 0;      ///< begun before it and again after it; asynchronous: units
+};
+
+/// `until` is the next fault, or the end: what happens later is not this one's doing. The step that tells of the
+/// recovery is the first that took effect in a later view; if there is no later view, the first that was begun after
+/// the fault.
+Recovery find_recovery(const InjectedFault& fault, Events events, std::int64_t until);
+
+std::vector<Recovery> find_recoveries(std::span<const InjectedFault> faults, Events events);
+
+/// What a run had to do.
+struct WorkPlan {
+  Step steps = 0;
+  Lane lanes = 1;
+  bool leased = false;      ///< asynchronous: single units
+  bool rolls_back = false;  ///< local-sgd: those who live go back to the last average too, and do it again from there
+  std::function<std::uint64_t(Step, Lane)> samples = [](Step, Lane) { return 1; };
+};
+
+struct WorkAudit {
+  std::uint64_t samples_missing = 0;
+  std::uint64_t samples_repeated = 0;
+  std::string first_problem = {};  ///< for people; empty: every sample was seen exactly as often as it should be
+};
+
+/// Whether every sample took effect exactly once. Synchronous: each lane of each step. What took effect only for
+/// processes that then died is gone with them: if it is done again, it still counts once. Asynchronous: each unit.
+WorkAudit audit_work(Events events, const WorkPlan& plan);
+
+/// How far training got, and how fast.
+struct Pace {
+  double steps = 0;    ///< that took effect; each counts once, however often it was made
+  double seconds = 0;  ///< from the first begin to the last effect
+
+  double rate() const { return seconds > 0 ? steps / seconds : 0; }
+};
+Pace pace_of(Events events, Lane lanes);
+
+/// What one process held over time: medians of the first and of the last third of a soak.
+struct Growth {
+  std::string process;
+  std::string what;
+  double first = 0;
+  double last = 0;
+  double allowed = 0;  ///< the most that `last` may be
+
+  bool grown() const { return last > allowed; }
+};
+
+/// `growth_share` of the first, or `growth_floor` if that is more, may come on top.
+Growth judge_growth(std::string process, std::string what, const std::vector<double>& samples, double growth_share,
+                    double growth_floor);
+
+}  // namespace trireme::chaos

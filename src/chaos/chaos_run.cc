@@ -1,0 +1,241 @@
+#include "chaos/chaos_run.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "base/error.h"
+#include "chaos/connections.h"
+#include "chaos/fault_injector.h"
+#include "chaos/observed_run.h"
+#include "chaos/usage_log.h"
+#include "launch/running_job.h"
+#include "launch/signal_watcher.h"
+
+namespace trireme::chaos {
+namespace {
+
+using observe::trace_clock;
+
+constexpr auto kLookAtProcesses = 50ms;
+constexpr auto kLastStep = 60s;       // to end politely
+constexpr std::size_t kRecent = 256;  // events before a fault that tell how things were
+
+std::optional<double> accuracy_of(const nlohmann::json& result) {
+  if (!result.is_object() || !result.value("test_accuracy", nlohmann::json()).is_number()) return std::nullopt;
+  return result.at("test_accuracy").get<double>();
+}
+
+class ChaosRun {
+ public:
+  explicit ChaosRun(const ChaosOptions& options) : options_(options), plan_(options.plan) {
+    const auto wants = [&](FaultKind kind) { return std::ranges::count(options.plan.kinds, kind) > 0; };
+    if (wants(FaultKind::kCut)) check_cutting_is_possible();
+    FaultInjectorOptions injector{.stop_for = options.stop_for};
+    if (wants(FaultKind::kDiskFull)) injector.disk = options.folder / "disturbed" / "checkpoints";
+    injector_.emplace(injector);
+  }
+
+  ChaosReport run() {
+    ChaosReport report{
+        .planned = options_.plan.count, .not_compared = options_.not_compared, .folder = options_.folder.string()};
+    if (options_.reference) run_reference(report);
+    run_disturbed(report);
+    return report;
+  }
+
+ private:
+  ObservedRun start(const std::string& name) {
+    return {supervisor_, options_.train, options_.folder / name, options_.folder / "logs" / (name + ".log"),
+            options_.work.lanes};
+  }
+
+  bool soaks() const { return options_.soak > 0ms; }
+
+  void notice_signal() {
+    if (signals_.take() == launch::StopRequest::kNone) return;
+    supervisor_.stop(10s);
+    while (supervisor_.alive() > 0) supervisor_.wait(Deadline::in(1s));
+    fail<Error>("stopped before the drill was over; what there is lies in {}", options_.folder.string());
+  }
+
+  void run_reference(ChaosReport& report) {
+    options_.say("first the same training undisturbed");
+    ObservedRun training = start("reference");
+    std::optional<Deadline> stop_at;
+    while (training.watch(signals_.descriptor())) {
+      notice_signal();
+      if (!soaks() || training.events().empty()) continue;
+      if (!stop_at)
+        stop_at =
+            Deadline::in(std::clamp(options_.soak / 10, std::chrono::milliseconds(5s), std::chrono::milliseconds(30s)));
+      stop_if_due(training, *stop_at);
+    }
+    if (const std::string failure = training.failure(); !failure.empty()) {
+      fail<Error>("the undisturbed training failed already: {}", failure);
+    }
+    report.reference = pace_of(training.sorted_events(), options_.work.lanes);
+    report.reference_accuracy = accuracy_of(training.result());
+    if (options_.not_compared.empty()) report.reference_sha256 = training.result().value("parameters_sha256", "");
+    options_.say(
+        fmt::format("{:.0f} steps in {:.1f} s; now with faults", report.reference->steps, report.reference->seconds));
+  }
+
+  /// Politely at the time, less so later.
+  void stop_if_due(const ObservedRun& training, const Deadline& at) {
+    if (!at.passed()) return;
+    if (!asked_) training.ask_to_stop();
+    if (!asked_) asked_ = Deadline::in(kLastStep);
+    if (asked_->passed()) supervisor_.stop(5s);
+  }
+
+  void run_disturbed(ChaosReport& report) {
+    asked_.reset();
+    ObservedRun training = start("disturbed");
+    std::optional<Deadline> stop_at;
+    while (training.watch(signals_.descriptor())) {
+      notice_signal();
+      injector_->tick();
+      if (training.events().empty()) continue;
+      look_at_processes(training);
+      await_recoveries(training);
+      if (soaks()) {
+        if (!stop_at) stop_at = Deadline::in(options_.soak);
+        usage_.sample(training.launcher(), processes_);
+        if (pending_.empty() || asked_) stop_if_due(training, *stop_at);
+      }
+      if (options_.stop_after_faults && plan_.finished() && pending_.empty()) stop_if_due(training, Deadline::in(0s));
+      if (!asked_ && !(stop_at && stop_at->passed())) inject_if_due(training);
+    }
+    const auto events = training.sorted_events();
+    const nlohmann::json result = training.result();
+    report.failure = training.failure();
+    report.recoveries = find_recoveries(faults_, events);
+    if (!report.failure.empty()) {  // what still happened after the fault that ended it was no recovery
+      for (const PendingOperation& pending : pending_) report.recoveries[pending.number].seconds.reset();
+    }
+    report.pace = pace_of(events, options_.work.lanes);
+    report.accuracy = accuracy_of(result);
+    report.parameters_sha256 = result.is_null() ? "" : result.value("parameters_sha256", "");
+    WorkPlan work = options_.work;
+    work.steps = result.is_null() ? training.step() : result.value("steps", Step{0});
+    report.audit = audit_work(events, work);
+    if (soaks()) report.growth = usage_.judge();
+  }
+
+  void look_at_processes(const ObservedRun& training) {
+    if (!next_look_.passed()) return;
+    next_look_ = Deadline::in(kLookAtProcesses);
+    processes_ = training.processes();
+  }
+
+  const JobProcess* find_process(FaultRole role, std::uint32_t slot) const {
+    const auto found = std::ranges::find_if(
+        processes_, [&](const JobProcess& process) { return process.role == role && process.slot == slot; });
+    return found == processes_.end() ? nullptr : &*found;
+  }
+
+  /// A fault that has not been recovered from.
+  struct PendingOperation {
+    std::size_t number = 0;       // in faults_
+    std::size_t first_event = 0;  // that matters for it
+    Deadline give_up;
+  };
+
+  void await_recoveries(const ObservedRun& training) {
+    std::erase_if(pending_, [&](const PendingOperation& pending) {
+      const bool recovered = has_recovered(training, pending);
+      if (!recovered && pending.give_up.passed()) {
+        options_.say(fmt::format("  no recovery within {:.0f} s", seconds(pending.give_up.allowed())));
+      }
+      return recovered || pending.give_up.passed();
+    });
+  }
+
+  /// Training goes on, and the victim is there again.
+  bool has_recovered(const ObservedRun& training, const PendingOperation& pending) {
+    InjectedFault& injected = faults_[pending.number];
+    if (injector_->busy() && !options_.overlap) return false;
+    const bool process = injected.fault.role != FaultRole::kDisk;
+    const auto* now = process ? find_process(injected.fault.role, injected.fault.slot) : nullptr;
+    const bool killed = injected.fault.kind == FaultKind::kKill;
+    if (process && (now == nullptr || (killed && now->pid == injected.pid))) return false;
+    if (process && now->pid != injected.pid && !injected.replaced_at) injected.replaced_at = trace_clock();
+    const auto& all = training.events();
+    const Recovery recovery = find_recovery(injected, Events(all).subspan(pending.first_event), trace_clock());
+    if (!recovery.seconds) return false;
+    if (injected.fault.role == FaultRole::kWorker) return recovery.back_seconds.has_value();
+    if (injected.replaced_at && all.back().at <= *injected.replaced_at) return false;
+    return injected.fault.role != FaultRole::kServer || holds_its_share(training, injected.fault.slot);
+  }
+
+  /// Whether the server is one of the job's again, and all copies of parameters are there: another one may be hit.
+  bool holds_its_share(const ObservedRun& training, std::uint32_t server) {
+    if (!next_question_.passed()) return false;
+    next_question_ = Deadline::in(kLookAtProcesses);
+    try {
+      if (!job_) job_.emplace(training.folder());
+      const cluster::JobStatus status = job_->status();
+      return status.copies_due == 0 && std::ranges::count(status.servers, server) > 0;
+    } catch (const Error&) {  // the master may be gone too
+      job_.reset();
+      return false;
+    }
+  }
+
+  bool may_inject(const Fault& fault) const {
+    if (!options_.overlap) return pending_.empty();
+    if (fault.role != FaultRole::kServer) return true;
+    return std::ranges::none_of(pending_, [&](const PendingOperation& pending) {
+      return faults_[pending.number].fault.role == FaultRole::kServer;
+    });
+  }
+
+  void inject_if_due(const ObservedRun& training) {
+    const Fault* due = plan_.due(training.step());
+    if (due == nullptr || !may_inject(*due)) return;
+    const Fault fault = *due;
+    processes_ = training.processes();
+    const auto* victim = find_process(fault.role, fault.slot);
+    if (victim == nullptr && fault.role != FaultRole::kDisk) {  // it will come; if not, somebody else's turn
+      if (!victim_by_) victim_by_ = Deadline::in(options_.patience);
+      if (victim_by_->passed()) plan_.skipped();
+      if (victim_by_->passed()) victim_by_.reset();
+      return;
+    }
+    victim_by_.reset();
+    InjectedFault injected{.fault = fault, .at = trace_clock(), .pid = victim == nullptr ? 0 : victim->pid};
+    injected.fault.step = training.step();
+    injected.note = injector_->inject(fault.kind, static_cast<pid_t>(injected.pid));
+    plan_.injected();
+    options_.say(fmt::format(
+        "  step {}: {} {}{}", injected.fault.step, to_string(fault.kind), to_string(fault.role),
+        fault.role == FaultRole::kWorker || fault.role == FaultRole::kServer ? fmt::format(" {}", fault.slot) : ""));
+    const std::size_t seen = training.events().size();
+    pending_.push_back({.number = faults_.size(),
+                        .first_event = seen - std::min(seen, kRecent),
+                        .give_up = Deadline::in(options_.patience + options_.stop_for)});
+    faults_.push_back(std::move(injected));
+  }
+
+  const ChaosOptions& options_;
+  launch::SignalWatcher signals_;
+  FaultPlan plan_;
+  std::optional<FaultInjector> injector_;  // before the processes: it may change what they see of the disk
+  launch::Supervisor supervisor_;
+  std::vector<JobProcess> processes_;  // of the disturbed run, as last looked at
+  Deadline next_look_ = Deadline::in(0s);
+  std::vector<InjectedFault> faults_;
+  std::vector<PendingOperation> pending_;
+  std::optional<Deadline> victim_by_;
+  std::optional<Deadline> asked_;  // to stop; by when it has to
+  UsageLog usage_;
+  std::optional<launch::RunningJob> job_;  // the disturbed one
+  Deadline next_question_ = Deadline::in(0s);
+};
+
+}  // namespace
+
+ChaosReport run_chaos(const ChaosOptions& options) { return ChaosRun(options).run(); }
+
+}  // namespace trireme::chaos

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "chaos/job_processes.h"
+#include "launch/supervisor.h"
+#include "observe/step_trace.h"
+
+namespace trireme::chaos {
+
+/// A `trireme train` in a process of its own, whose steps are followed as they happen. One thread.
+class ObservedRun {
+ public:
+  /// Starts it with `arguments`, in the run folder `run`; what it prints goes to `log`. `lanes` is for `step`.
+  ObservedRun(launch::Supervisor& supervisor, std::vector<std::string> arguments, const std::filesystem::path& run,
+              std::filesystem::path log, Lane lanes);
+
+  /// Waits a moment and takes in what has happened. False once it has ended. `wake`: a descriptor that ends the wait.
+  bool watch(int wake);
+
+  /// All so far, in about the order of time: those of one `watch` are sorted.
+  const std::vector<observe::StepEvent>& events() const { return events_; }
+
+  /// The same, sorted: after the end.
+  std::vector<observe::StepEvent> sorted_events() const;
+
+  Step step() const;  ///< how far it has got
+  pid_t launcher() const { return launcher_; }
+  const std::filesystem::path& folder() const { return run_; }
+  std::vector<JobProcess> processes() const { return job_processes(launcher_); }
+
+  /// Asks it to end after the present step.
+  void ask_to_stop() const;
+
+  /// After the end: what it says it achieved; null if nothing.
+  nlohmann::json result() const;
+
+  /// After the end: why it failed, for people; empty if it did not.
+  std::string failure() const;
+
+ private:
+  void take_events();
+
+  launch::Supervisor& supervisor_;
+  std::filesystem::path run_;
+  std::filesystem::path log_;
+  Lane lanes_;
+  observe::TraceFollower traces_;
+  std::vector<observe::StepEvent> events_;
+  Step furthest_ = 0;
+  std::uint64_t units_ = 0;
+  pid_t launcher_ = 0;
+  int status_ = -1;
+};
+
+}  // namespace trireme::chaos

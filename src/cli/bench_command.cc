@@ -1,0 +1,74 @@
+#include <memory>
+
+#include "cli/bench/allreduce.h"
+#include "cli/bench/checkpoint.h"
+#include "cli/bench/ps.h"
+#include "cli/bench/recover.h"
+#include "cli/commands.h"
+
+namespace trireme::cli {
+namespace {
+
+void add_checkpoint(CLI::App& bench, Action& action) {
+  auto* command = bench.add_subcommand("checkpoint", "pause, writing and restoring, beside dd on the same disk");
+  auto options = std::make_shared<BenchCheckpointOptions>();
+  command->add_flag("--json", options->json, "one JSON object on standard output");
+  command->add_option("--bytes", options->bytes, "of state; rounded up to whole MiB")
+      ->transform(CLI::AsSizeValue(false))
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_option("--folder", options->folder, "on the disk to measure; what is written there is removed again")
+      ->check(CLI::ExistingDirectory)
+      ->capture_default_str();
+  command->add_option("--rounds", options->rounds, "how often each is measured; the median counts")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->callback([options, &action] { action = [options] { return bench_checkpoint(*options); }; });
+}
+
+void add_recover(CLI::App& bench, Action& action) {
+  auto* command = bench.add_subcommand("recover", "how soon training goes on after a process was killed or stopped");
+  auto options = std::make_shared<BenchRecoverOptions>();
+  command->add_flag("--json", options->json, "one JSON object on standard output");
+  command->add_option("--rounds", options->rounds, "faults of each kind")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->callback([options, &action] { action = [options] { return bench_recover(*options); }; });
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app, Action& action) {
+  auto* command = app.add_subcommand("bench", "measure Trireme on this machine");
+  command->require_subcommand(1);
+  auto* ps = command->add_subcommand("ps", "parameter server: push, pull and push+pull beside memcpy and raw TCP");
+  auto options = std::make_shared<BenchPsOptions>();
+  ps->add_flag("--json", options->json, "one JSON object on standard output");
+  ps->add_flag("--quick", options->quick, "fewer repetitions: to see that it works");
+  auto* reduce = command->add_subcommand(
+      "allreduce", "sums among equals: shared memory and TCP, beside OpenMPI and gloo with --peers");
+  auto reduce_options = std::make_shared<BenchAllReduceOptions>();
+  reduce->add_flag("--json", reduce_options->json, "one JSON object on standard output");
+  reduce->add_flag("--peers", reduce_options->peers,
+                   "also OpenMPI and gloo, by the same method (libopenmpi-dev openmpi-bin libgloo-dev)");
+  reduce->add_option("--rounds", reduce_options->rounds, "how often each is measured; its best round counts")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  reduce->add_option("--ranks", reduce_options->ranks, "numbers of processes")->delimiter(',')->capture_default_str();
+  reduce->add_option("--bytes", reduce_options->bytes, "sizes of the buffer, multiples of 4")
+      ->delimiter(',')
+      ->transform(CLI::AsSizeValue(false))
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  reduce->add_option("--transports", reduce_options->transports, "shm, tcp or tls")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"shm", "tcp", "tls"}))
+      ->capture_default_str();
+  reduce->callback(
+      [reduce_options, &action] { action = [reduce_options] { return bench_allreduce(*reduce_options); }; });
+  add_checkpoint(*command, action);
+  add_recover(*command, action);
+  ps->callback([options, &action] { action = [options] { return bench_ps(*options); }; });
+}
+
+}  // namespace trireme::cli

@@ -1,0 +1,180 @@
+#include <cmath>
+#include <cstdio>
+#include <memory>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "chaos/chaos_run.h"
+#include "cli/commands.h"
+#include "cli/config_file.h"
+#include "cli/train_flags.h"
+#include "cluster/strategy_choice.h"
+#include "data/sampler.h"
+#include "observe/run_folder.h"
+#include "ps/consistency.h"
+
+namespace trireme::cli {
+namespace {
+
+struct ChaosFlags {
+  TrainFlags train;
+  std::vector<std::string> faults{"kill"};
+  std::vector<std::string> roles{"worker"};
+  Step every = 20;
+  std::uint32_t count = 10;
+  std::uint64_t fault_seed = 1;
+  double stop_for = 5;
+  double patience = 90;
+  bool overlap = false;
+  double soak_minutes = 0;
+};
+
+std::chrono::milliseconds to_time(double seconds) { return std::chrono::milliseconds(std::lround(seconds * 1000)); }
+
+bool leased(const TrainFlags& flags) {
+  return !flags.consistency.empty() && !ps::parse_consistency(flags.consistency).synchronous();
+}
+
+/// Why a run that was disturbed may end with other bits than one that was not.
+std::string why_not_compared(const ChaosFlags& flags) {
+  const auto kind = cluster::parse_strategy(flags.train.strategy).kind;
+  if (flags.soak_minutes > 0) return "a soak has no fixed number of steps";
+  if (leased(flags.train)) return "asynchronous runs never repeat their bits";
+  if (kind == cluster::StrategyChoice::Kind::kLocalSgd) return "with local-sgd they depend on who takes part";
+  if (flags.train.codec != "none") return "with --codec they depend on who takes part";
+  if (flags.train.backup_workers > 0) return "with --backup-workers they depend on who is fast";
+  if (flags.train.time_limit > 0) return "with --time-limit they depend on the time";
+  return "";
+}
+
+chaos::FaultPlanOptions plan_of(const ChaosFlags& flags) {
+  chaos::FaultPlanOptions plan{.kinds = {},
+                               .roles = {},
+                               .every = flags.every,
+                               .count = flags.count,
+                               .seed = flags.fault_seed,
+                               .workers = flags.train.workers,
+                               .servers = flags.train.servers,
+                               .spared = flags.soak_minutes > 0 ? 1u : 0u};  // somebody must live to be watched
+  for (const std::string& kind : flags.faults) plan.kinds.push_back(chaos::parse_fault_kind(kind));
+  for (const std::string& role : flags.roles) plan.roles.push_back(chaos::parse_fault_role(role));
+  return plan;
+}
+
+chaos::WorkPlan work_of(const TrainFlags& flags) {
+  const auto sampler = std::make_shared<data::Sampler>(data::SamplerConfig{
+      .samples = load_data(flags).train->size(), .batch = flags.batch, .lanes = flags.lanes, .shuffle = false});
+  return {.lanes = flags.lanes,
+          .leased = leased(flags),
+          .rolls_back = cluster::parse_strategy(flags.strategy).kind == cluster::StrategyChoice::Kind::kLocalSgd,
+          .samples = [sampler](Step step, Lane lane) { return sampler->indices(step, lane).size(); }};
+}
+
+int chaos(const ChaosFlags& flags, const std::string& config) {
+  const TrainFlags& train = flags.train;
+  check(train);
+  const chaos::FaultPlanOptions plan = plan_of(flags);
+  chaos::FaultPlan{plan};  // what is wrong with it shows before anything starts
+  const chaos::WorkPlan work = work_of(train);
+  const auto folder = observe::RunFolder::create({.path = train.out, .model = "chaos", .overwrite = train.overwrite});
+  write_file_atomically(folder.config(), as_bytes(config));
+  chaos::ChaosOptions options{.train = {"--config", folder.config().string()},
+                              .folder = folder.path(),
+                              .plan = plan,
+                              .stop_for = to_time(flags.stop_for),
+                              .patience = to_time(flags.patience),
+                              .overlap = flags.overlap,
+                              .soak = to_time(60 * flags.soak_minutes),
+                              .not_compared = why_not_compared(flags),
+                              .work = work};
+  if (flags.soak_minutes > 0) options.train.insert(options.train.end(), {"--steps", "1000000000"});
+  if (!train.json) {
+    options.say = [](const std::string& line) {
+      fmt::print("{}\n", line);
+      std::fflush(stdout);
+    };
+  }
+  const chaos::ChaosReport report = chaos::run_chaos(options);
+  const bool passed = chaos::problems_of(report).empty();
+  write_file_atomically(folder.path() / "drill.json", as_bytes(chaos::to_object(report).dump(2) + "\n"));
+  if (train.json) {
+    fmt::print("{}\n", chaos::to_object(report).dump());
+  } else {
+    fmt::print("\n{}both runs are in {}\n", chaos::to_text(report), folder.path().string());
+  }
+  return passed ? 0 : 1;
+}
+
+void declare_faults(CLI::App& command, ChaosFlags& flags) {
+  const auto group = "Faults";
+  const auto set_up = [&](CLI::Option* option) { return option->configurable(false)->group(group); };
+  set_up(
+      command.add_option("--faults", flags.faults,
+                         "kinds, separated by commas: kill; stop (SIGSTOP, and go on after --stop-for); cut (all TCP "
+                         "connections of a process; as root); slow (a tenth of its time); disk-full (of the "
+                         "checkpoints; as root)"))
+      ->delimiter(',')
+      ->capture_default_str();
+  set_up(command.add_option("--roles", flags.roles, "whom they hit: worker, server, master"))
+      ->delimiter(',')
+      ->capture_default_str();
+  set_up(command.add_option("--every", flags.every, "steps between two faults, on average"))
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  set_up(command.add_option("--count", flags.count, "faults; 0: as long as the training goes"))->capture_default_str();
+  set_up(
+      command.add_option("--fault-seed", flags.fault_seed, "which faults, when and whom; the same seed, the same plan"))
+      ->capture_default_str();
+  set_up(command.add_option("--stop-for", flags.stop_for, "seconds that stop, slow and disk-full last"))
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  set_up(command.add_option("--patience", flags.patience, "seconds to wait for a recovery before the next fault"))
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  set_up(
+      command.add_flag("--overlap", flags.overlap, "do not wait for the recovery; servers are still hit one by one"));
+  set_up(command.add_option("--soak-minutes", flags.soak_minutes,
+                            "train for so long, with faults all the time, and see that nothing grows in those who live "
+                            "through it (worker 0 is spared)"))
+      ->check(CLI::PositiveNumber);
+}
+
+/// What a drill wants otherwise than a training, unless it was given.
+void settle_faults(CLI::App& command, ChaosFlags& flags) {
+  const auto unless_given = [&](const char* name, auto& flag, const auto& value) {
+    CLI::Option& option = *command.get_option(name);
+    if (option.count() > 0) return;
+    flag = value;
+    option.default_str(fmt::format("{}", value));
+  };
+  unless_given("--restarts", flags.train.restarts, 1000u);  // those who die are not to blame
+  if (flags.soak_minutes > 0) unless_given("--count", flags.count, 0u);
+  if (std::ranges::count(flags.faults, "disk-full") > 0) {
+    unless_given("--checkpoint-every", flags.train.checkpoint_every, std::to_string(flags.every));
+  }
+}
+
+}  // namespace
+
+void add_chaos(CLI::App& app, Action& action) {
+  auto* command = app.add_subcommand("chaos", "train while processes are killed and stopped, and see what that costs");
+  auto flags = std::make_shared<ChaosFlags>();
+  declare_faults(*command, *flags);
+  declare(*command, flags->train);
+  auto config_path = std::make_shared<std::string>();
+  add_config_flag(*command, *config_path);
+  command->footer(
+      "First the training runs undisturbed, then with faults, each after the one before has been recovered from.\n"
+      "Status 1 if the parameters differ, samples were missed or repeated, or the run failed.\n"
+      "Example: trireme chaos --strategy allreduce -w 4 --steps 200 --step-ms 150 --count 10 --every 20");
+  command->callback([command, flags, config_path, &action] {
+    if (!config_path->empty()) apply_config_file(*command, *config_path);
+    settle(*command, flags->train);
+    settle_faults(*command, *flags);
+    action = [flags, config = command->config_to_str(/*default_also=*/true, /*write_description=*/false)] {
+      return chaos(*flags, config);
+    };
+  });
+}
+
+}  // namespace trireme::cli

@@ -1,0 +1,60 @@
+#include "checkpoint/safetensors/convert.h"
+
+#include "base/error.h"
+#include "cli/ckpt/commands.h"
+#include "cli/ckpt/conversion_report.h"
+#include "launch/job_runner.h"
+#include "launch/supervisor.h"
+
+namespace trireme::cli {
+namespace {
+
+bool is_torch_archive(const std::filesystem::path& file) {
+  return file.extension() == ".pt" || file.extension() == ".pth";
+}
+
+/// Runs the program that has LibTorch, and returns its exit status. Besides keeping LibTorch out of this one, it is
+/// what dies of a file that LibTorch's parser cannot stand.
+int run_torch_archive(const std::vector<std::string>& arguments, const std::string& file) {
+  const std::string program = launch::program_beside("trireme-torch-archive");
+  if (!std::filesystem::exists(program)) {
+    fail<InvalidArgument>("{}: torch archives need {}, which a build with LibTorch makes; use a .safetensors file",
+                          file, program);
+  }
+  std::vector<std::string> argv{program};
+  argv.insert(argv.end(), arguments.begin(), arguments.end());
+  launch::Supervisor supervisor;
+  supervisor.start({.name = "trireme-torch-archive", .argv = std::move(argv)});
+  while (supervisor.alive() > 0) {
+    for (const launch::Exit& exit : supervisor.wait(Deadline::in(24h))) {
+      if (exit.signal != 0) fail<Corrupt>("{}: {} {}; is the file damaged?", file, exit.name, exit.how);
+    }
+  }
+  return supervisor.worst_status();
+}
+
+}  // namespace
+
+int ckpt_export(const CkptExportOptions& options) {
+  const std::filesystem::path folder = choose(options.choice);
+  if (is_torch_archive(options.file)) {
+    if (options.all)
+      fail<InvalidArgument>("{}: a torch archive holds the model alone; --all needs safetensors", options.file);
+    return run_torch_archive({"export", folder.string(), options.file}, options.file);
+  }
+  const auto opened = checkpoint::Checkpoint::open(folder);
+  tell_exported(options.file, opened.step(),
+                checkpoint::export_safetensors(opened, options.file, {.all = options.all}));
+  return 0;
+}
+
+int ckpt_import(const CkptImportOptions& options) {
+  const auto checkpoints = std::filesystem::path(options.run) / "checkpoints";
+  if (is_torch_archive(options.file)) {
+    return run_torch_archive({"import", options.file, checkpoints.string()}, options.file);
+  }
+  tell_imported(checkpoints, checkpoint::import_safetensors(options.file, checkpoints));
+  return 0;
+}
+
+}  // namespace trireme::cli

@@ -1,0 +1,73 @@
+#include <algorithm>
+#include <csignal>
+#include <exception>
+#include <span>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "trireme/version.h"
+
+#include "base/error.h"
+#include "base/suggest.h"
+#include "cli/commands.h"
+
+namespace {
+
+constexpr const char* kFooter = R"(
+First steps:
+  trireme train --epochs 2                      LeNet on Fashion-MNIST, 2 workers, 1 server
+  trireme train --data synthetic --epochs 1     the same on generated data
+  trireme resume runs/first                     go on with a run that was stopped or killed
+  trireme run -w 2 -s 1 -- ./my_program         the same cluster around a program of yours
+  trireme ckpt ls runs/my_run                   the checkpoints of a run; also show, verify, diff, export, import
+  trireme chaos --strategy allreduce -w 4       kill workers of a training and see that it gives the same result
+  trireme train --help                          all flags; they can also stand in a file: --config run.toml
+)";
+
+/// CLI11 would say no more than that a command is missing. `words` is the command line after the program's name.
+void check_command(const CLI::App& app, std::span<char*> words) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+  if (names.empty() || words.empty() || words[0][0] == '-') return;
+  const std::string word = words[0];
+  if (std::ranges::find(names, word) != names.end()) return check_command(*app.get_subcommand(word), words.subspan(1));
+  const std::string inside = app.get_parent() == nullptr ? "trireme" : "trireme " + app.get_name();
+  trireme::fail<trireme::InvalidArgument>("there is no command '{}'{}: use {}; see {} --help", word,
+                                          trireme::did_you_mean(word, names), fmt::join(names, ", "), inside);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::signal(SIGPIPE, SIG_IGN);  // a peer that goes is an error to handle, not a reason to die
+  CLI::App app("Trireme trains neural networks on many processes and machines.", "trireme");
+  app.set_version_flag("--version", TRIREME_VERSION);
+  app.require_subcommand(1);
+  app.footer(kFooter);
+  trireme::cli::Action action;
+  trireme::cli::add_train(app, action);
+  trireme::cli::add_resume(app, action);
+  trireme::cli::add_run(app, action);
+  trireme::cli::add_status(app, action);
+  trireme::cli::add_scale(app, action);
+  trireme::cli::add_stop(app, action);
+  trireme::cli::add_serve(app, action);
+  trireme::cli::add_master(app, action);
+  trireme::cli::add_ckpt(app, action);
+  trireme::cli::add_chaos(app, action);
+  trireme::cli::add_bench(app, action);
+  try {
+    check_command(app, std::span(argv, static_cast<std::size_t>(argc)).subspan(1));
+    app.parse(argc, argv);
+    return action();
+  } catch (const CLI::ParseError& problem) {
+    return app.exit(problem) == 0 ? 0 : 2;
+  } catch (const trireme::InvalidArgument& problem) {
+    fmt::print(stderr, "trireme: {}\n", problem.what());
+    return 2;
+  } catch (const std::exception& problem) {
+    fmt::print(stderr, "trireme: {}\n", problem.what());
+    return 1;
+  }
+}

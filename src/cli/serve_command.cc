@@ -1,0 +1,176 @@
+#include <poll.h>
+
+#include <cstdlib>
+#include <future>
+#include <memory>
+#include <mutex>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "cli/commands.h"
+#include "cluster/environment.h"
+#include "cluster/master_finder.h"
+#include "cluster/membership.h"
+#include "launch/signal_watcher.h"
+#include "observe/run_folder.h"
+#include "ps/server.h"
+
+namespace trireme::cli {
+namespace {
+
+struct ServeFlags {
+  std::string master;
+  std::string store;
+  std::string listen;
+  std::string advertise;
+  std::uint32_t rank = 0;
+  int threads = -1;
+  std::string run_dir;
+  std::string secret_file;
+  bool allow_plain = false;
+};
+
+/// The environment's place, with the flags' words on top of it.
+cluster::JobEnvironment find_place(const ServeFlags& flags) {
+  auto place = cluster::read_environment().value_or(cluster::JobEnvironment{});
+  place.role = cluster::Role::kServer;
+  if (!flags.master.empty()) place.master = net::parse_address(flags.master);
+  if (!flags.store.empty()) place.store = flags.store;
+  if (!flags.listen.empty()) place.listen = net::parse_address(flags.listen);
+  if (flags.rank != 0) place.rank = flags.rank;
+  if (!flags.run_dir.empty()) place.run_folder = flags.run_dir;
+  if (!flags.secret_file.empty()) {
+    place.secret = cluster::read_secret([&](const char* name) -> const char* {
+      return std::string_view(name) == "TRIREME_SECRET_FILE" ? flags.secret_file.c_str() : nullptr;
+    });
+  }
+  if (place.secret.empty()) {  // placed by flags alone
+    place.secret = cluster::read_secret([](const char* name) -> const char* { return std::getenv(name); });
+  }
+  if (place.master.port == 0 && place.store.empty()) {
+    fail<InvalidArgument>("where is the master? give --master host:port, or the --store where it can be found");
+  }
+  if (place.secret.empty()) {
+    fail<InvalidArgument>("a server needs the job's secret: give --secret-file, or set TRIREME_SECRET");
+  }
+  return place;
+}
+
+/// Where its parts of checkpoints go; empty if it was not told, or shares no file system with who told it: then the
+/// chief writes them alone.
+std::filesystem::path find_checkpoints(const cluster::JobEnvironment& place) {
+  if (place.run_folder.empty()) return {};
+  try {
+    return observe::RunFolder::open(place.run_folder).checkpoints();
+  } catch (const InvalidArgument& problem) {
+    log_warn("writes no checkpoints", {{"reason", problem.what()}});
+    return {};
+  }
+}
+
+/// How a server's time in the job ended.
+struct Ending {
+  bool expelled = false;  ///< it was cut off or stopped for too long: what it holds is old, but it may begin anew
+  std::string failure;    ///< of the job
+};
+
+/// Takes part until the job is over, the server is not needed any more, or somebody asks it to end.
+Ending take_part(const ServeFlags& flags, const cluster::JobEnvironment& place) {
+  ps::Server server(
+      {.service = {.listener = {.name = "server",
+                                .host = place.listen.host,
+                                .advertise = flags.advertise,
+                                .port = place.listen.port,
+                                .secret = place.secret,
+                                .allow_plain = flags.allow_plain || place.transport == net::Transport::kTcp,
+                                .bits_per_second = place.bits_per_second},
+                   .threads = ps::default_service_threads()},
+       .rank = place.rank,
+       .compute_threads = flags.threads < 0 ? ps::default_compute_threads() : static_cast<std::size_t>(flags.threads),
+       .transport = place.transport,
+       .checkpoints = find_checkpoints(place)});
+  log_info("listens", {{"address", server.address().text()}});
+  net::EventLoop loop("server-net");
+  std::promise<Ending> ended;
+  std::once_flag once;
+  const auto end = [&](Ending ending) { std::call_once(once, [&] { ended.set_value(std::move(ending)); }); };
+  cluster::Membership member(
+      loop,
+      {.role = cluster::Role::kServer,
+       .slot = place.rank,
+       .master = place.master,
+       .find_master = cluster::make_master_finder(place.store),
+       .own_address = server.address(),
+       .secret = place.secret,
+       .transport = place.transport},
+      {.on_abort = [&](const std::string& reason) { end({.failure = reason}); },
+       .on_over = [&] { end({}); },
+       .clocks =
+           [&] {
+             const auto clocks = server.clocks();
+             return cluster::ClockReport{clocks.finished, clocks.spread_max};
+           },
+       .shards =
+           [&] {
+             const ps::ServerStatus status = server.status();
+             return cluster::ShardReports{status.view, status.replicas};
+           },
+       .on_regroup = [&](View, cluster::Regroup, const std::string&) { end({.expelled = true}); }});
+  launch::SignalWatcher signals;  // until there is a view there is nothing to end politely
+  const cluster::ViewInfo view = member.view();
+  server.enter(view, view.servers[member.rank()].id);
+  auto outcome = ended.get_future();
+  while (outcome.wait_for(0s) != std::future_status::ready) {
+    pollfd waiting{signals.descriptor(), POLLIN, 0};
+    ::poll(&waiting, 1, 100);
+    if (signals.take() != launch::StopRequest::kNone) {
+      log_info("stops: asked by a signal");
+      return {};
+    }
+  }
+  const Ending ending = outcome.get();
+  if (ending.expelled || !ending.failure.empty()) return ending;
+  try {
+    member.leave();
+  } catch (const Error& problem) {  // the master may be gone first: the job is over all the same
+    log_info("the master was gone before the goodbye", {{"reason", problem.what()}});
+  }
+  return ending;
+}
+
+int serve(const ServeFlags& flags) {
+  const auto place = find_place(flags);
+  set_up_logging({.role = fmt::format("server {}", place.rank)});
+  for (;;) {
+    const Ending ending = take_part(flags, place);
+    if (ending.expelled) {
+      log_warn("is no member any more: joins again, without what it held");
+      continue;
+    }
+    log_info(ending.failure.empty() ? "stops: it is not needed any more" : "stops: the job has failed",
+             {{"reason", ending.failure}});
+    return ending.failure.empty() ? 0 : 1;
+  }
+}
+
+}  // namespace
+
+void add_serve(CLI::App& app, Action& action) {
+  auto* command = app.add_subcommand("serve", "be one parameter server of a job (for those who place processes)");
+  auto flags = std::make_shared<ServeFlags>();
+  command->add_option("--master", flags->master, "host:port of the master");
+  command->add_option("--store", flags->store, "where the master is found: sqlite:/folder/job.db, etcd://host:2379");
+  command->add_option("--rank", flags->rank, "which server this is, from 0")->capture_default_str();
+  command->add_option("--listen", flags->listen, "host:port to listen on; 127.0.0.1:0 unless given");
+  command->add_option("--advertise", flags->advertise, "host that workers are told, when listening on 0.0.0.0");
+  command->add_option("--threads", flags->threads, "that update parameters of large requests; -1: from the cores")
+      ->capture_default_str();
+  command->add_option("--run-dir", flags->run_dir,
+                      "the run's folder, as the workers see it: it then writes its part of checkpoints itself (or "
+                      "TRIREME_RUN_DIR)");
+  command->add_option("--secret-file", flags->secret_file, "file with the job's secret (or TRIREME_SECRET)");
+  command->add_flag("--allow-plain", flags->allow_plain, "accept other hosts without TLS: on a trusted network only");
+  command->callback([flags, &action] { action = [flags] { return serve(*flags); }; });
+}
+
+}  // namespace trireme::cli

@@ -1,0 +1,25 @@
+#include <memory>
+
+#include "base/error.h"
+#include "cli/commands.h"
+#include "launch/running_job.h"
+#include "observe/run_folder.h"
+
+namespace trireme::cli {
+
+void add_stop(CLI::App& app, Action& action) {
+  auto* command =
+      app.add_subcommand("stop", "let a run that is going on finish its step, save what it has, and end well");
+  auto run = std::make_shared<std::string>();
+  command->add_option("run", *run, "its folder")->required();
+  command->footer("Example: trireme stop runs/first\nIt goes on later with: trireme resume runs/first");
+  command->callback([run, &action] {
+    action = [run] {
+      launch::RunningJob(observe::RunFolder::open(*run).path()).stop("asked by trireme stop");
+      fmt::print("{} ends after its present step\n", *run);
+      return 0;
+    };
+  });
+}
+
+}  // namespace trireme::cli

@@ -1,0 +1,178 @@
+#include <cstdio>
+#include <memory>
+#include <optional>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/threads.h"
+#include "checkpoint/list.h"
+#include "cli/commands.h"
+#include "cli/config_file.h"
+#include "cli/train_flags.h"
+#include "cluster/strategy_choice.h"
+#include "data/sampler.h"
+#include "launch/job_runner.h"
+
+namespace trireme::cli {
+namespace {
+
+constexpr double kPlanWithin = 10;  // seconds in which workers make their models, and say what they will do
+
+std::string counted(std::uint32_t count, const char* noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
+std::string describe_strategy(const TrainFlags& flags) {
+  return cluster::describe(cluster::parse_strategy(flags.strategy), flags.consistency);
+}
+
+/// A command line that shows something else, and what.
+void suggest_next(const TrainFlags& flags) {
+  const auto line = [](const std::string& command, const char* what) { fmt::print("  {:<48}  {}\n", command, what); };
+  const std::string train = fmt::format("trireme train --workers {}", flags.workers);
+  if (flags.strategy != "ps") {
+    line(train + " --strategy ps --consistency ssp:4", "parameters on a server, workers up to 4 steps apart");
+  } else if (flags.consistency != "bsp") {
+    line(train + " --consistency bsp", "workers in step");
+  } else {
+    line(train + " --consistency ssp:4", "workers may be up to 4 steps apart");
+    line(train + " --strategy allreduce", "the same bits without a server");
+  }
+  line("trireme run -w 2 -s 1 -- ./fashion_mnist", "a program of your own (examples/fashion_mnist.cc)");
+  line("trireme bench ps", "how fast the parameter server is here");
+}
+
+void tell_result(const launch::JobOutcome& outcome, const observe::RunFolder& folder, const TrainFlags& flags) {
+  const auto& result = outcome.result;
+  const auto number = [&](const char* key) { return result.value(key, 0.0); };
+  const std::string out = folder.path().string();
+  if (result.at("test_accuracy").is_number()) {
+    fmt::print("\ntest accuracy {:.2f} %, test loss {:.4f}", 100 * number("test_accuracy"), number("test_loss"));
+  }
+  fmt::print(" after {} steps in {:.1f} s ({:.0f} samples/s)\n", result.value("steps", 0), number("seconds"),
+             number("samples_per_s"));
+  fmt::print("strategy {}", result.value("strategy", describe_strategy(flags)));
+  if (flags.codec != "none") fmt::print(", gradients as {}", flags.codec);
+  if (result.contains("wire_bytes")) {
+    fmt::print(", {:.1f} MiB moved by worker 0", number("wire_bytes") / (1 << 20));
+    const double ratio = number("plain_bytes") / std::max(1.0, number("wire_bytes"));
+    if (ratio > 1.01) fmt::print(", {:.1f} times less than all gradients in full", ratio);
+    if (number("encode_seconds") > 0) fmt::print(" ({:.2f} s to encode)", number("encode_seconds"));
+  }
+  fmt::print("\n");
+  if (result.contains("stopped_because")) fmt::print("stopped: {}\n", result.value("stopped_because", ""));
+  fmt::print("\nthe run is in {}\n", out);
+  fmt::print("  model.safetensors   the final parameters\n");
+  fmt::print("  checkpoints/        to go on from: trireme resume {}; to look at: trireme ckpt ls {}\n", out, out);
+  fmt::print("  metrics.jsonl       loss, accuracy, speed, clocks over time\n");
+  fmt::print("  tensorboard/        the same for: tensorboard --logdir {}/tensorboard\n", out);
+  if (flags.timeline) fmt::print("  timeline-*.json     who did what when: open them in ui.perfetto.dev\n");
+  fmt::print("  logs/               one log per process\n");
+  fmt::print("\ntry next\n");
+  suggest_next(flags);
+}
+
+/// Flags that mean something to one strategy only: a run that goes on with another one does not inherit them.
+const std::set<std::string> kOfOneStrategy{"servers",        "replicas",   "consistency",
+                                           "backup-workers", "damp-stale", "buffers"};
+
+/// Trains in `folder`, or in a new one that the flags name.
+int train(const TrainFlags& flags, const std::string& config, std::optional<observe::RunFolder> existing = {}) {
+  check(flags);
+  const data::Split data = load_data(flags);  // what is wrong with the data shows before anything starts
+  data::Sampler(
+      {.samples = data.train->size(), .batch = flags.batch, .lanes = flags.lanes == 0 ? flags.workers : flags.lanes});
+  const auto folder =
+      existing ? *existing
+               : observe::RunFolder::create({.path = flags.out, .model = flags.model, .overwrite = flags.overwrite});
+  write_file_atomically(folder.config(), as_bytes(config));
+  if (!flags.json) {
+    const std::string servers = flags.servers == 0 ? "" : " and " + counted(flags.servers, "server");
+    fmt::print("{} {} on {} with {}{}, {}\n", existing ? "going on with" : "training", flags.model,
+               data.train->describe(), counted(flags.workers, "worker"), servers, describe_strategy(flags));
+    std::fflush(stdout);  // before the progress, which goes to standard error
+  }
+  const launch::JobOutcome outcome =
+      launch::run_job({.workers = flags.workers,
+                       .min_workers = flags.min_workers,
+                       .min_start = flags.min_start,
+                       .servers = flags.servers,
+                       .replicas = parse_replicas(flags.replicas, flags.servers),
+                       .restarts = flags.restarts,
+                       .wait_for_workers = flags.wait_for_workers,
+                       .plan_within = kPlanWithin,
+                       .max_views = flags.max_views,
+                       .transport = flags.transport,
+                       .throttle = flags.throttle,
+                       .latency_ms = flags.latency_ms,
+                       .trace_algorithms = flags.trace_algorithms,
+                       .threads = flags.threads > 0 ? flags.threads : threads_per_worker(flags.lanes),
+                       .worker_argv = {launch::program_beside("trireme-worker"), nlohmann::json(flags).dump()},
+                       .quiet = flags.json},
+                      folder);
+  if (!outcome.failure.empty()) {
+    fmt::print(stderr, "trireme: {}\nlogs: {}\n", outcome.failure, folder.logs().string());
+    return outcome.status;
+  }
+  if (outcome.result.is_null()) {
+    fmt::print(stderr, "trireme: stopped before there was a result; logs: {}\n", folder.logs().string());
+    return outcome.status;
+  }
+  if (flags.json) {
+    nlohmann::json line = outcome.result;
+    line["run"] = folder.path().string();
+    fmt::print("{}\n", line.dump());
+  } else {
+    tell_result(outcome, folder, flags);
+  }
+  return outcome.status;
+}
+
+}  // namespace
+
+void add_resume(CLI::App& app, Action& action) {
+  auto* command = app.add_subcommand("resume", "go on with a run that was stopped or killed, from its last checkpoint");
+  auto flags = std::make_shared<TrainFlags>();
+  auto run = std::make_shared<std::string>();
+  command->add_option("run", *run, "its folder")->required()->configurable(false);
+  declare(*command, *flags);
+  command->footer(
+      "Flags that are not given are those of the run. Another number of workers, or another strategy, is fine.\n"
+      "Example: trireme resume runs/first --workers 4");
+  command->callback([command, flags, run, &action] {
+    const auto folder = observe::RunFolder::open(*run);
+    if (!std::filesystem::exists(folder.config())) {
+      fail<InvalidArgument>("{} holds no run of 'trireme train': there is no config.toml", *run);
+    }
+    const std::string config = folder.config().string();
+    const bool other_strategy =
+        command->get_option("--strategy")->count() > 0 &&
+        cluster::parse_strategy(config_value(config, "strategy")).kind != cluster::parse_strategy(flags->strategy).kind;
+    apply_config_file(*command, config, other_strategy ? kOfOneStrategy : std::set<std::string>{});
+    settle(*command, *flags);
+    if (!checkpoint::latest_complete(folder.checkpoints())) {
+      fmt::print(stderr, "trireme: {} has no complete checkpoint: starting from the beginning\n", *run);
+    }
+    action = [flags, folder, config = command->config_to_str(/*default_also=*/true, /*write_description=*/false)] {
+      return train(*flags, config, folder);
+    };
+  });
+}
+
+void add_train(CLI::App& app, Action& action) {
+  auto* command = app.add_subcommand("train", "train one of the networks that come with Trireme");
+  auto flags = std::make_shared<TrainFlags>();
+  declare(*command, *flags);
+  auto config_path = std::make_shared<std::string>();
+  add_config_flag(*command, *config_path);
+  command->footer("Example: trireme train --model lenet --data fashion-mnist --workers 2 --servers 1 --epochs 5");
+  command->callback([command, flags, config_path, &action] {
+    if (!config_path->empty()) apply_config_file(*command, *config_path);
+    settle(*command, *flags);
+    action = [flags, config = command->config_to_str(/*default_also=*/true, /*write_description=*/false)] {
+      return train(*flags, config);
+    };
+  });
+}
+
+}  // namespace trireme::cli

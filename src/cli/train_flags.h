@@ -1,0 +1,115 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "data/dataset.h"
+
+namespace trireme::cli {
+
+/// What `trireme train` is asked to do. The launcher checks it before anything starts and hands it to the workers.
+struct TrainFlags {
+  std::string model = "lenet";
+  std::string data = "fashion-mnist";
+  std::string data_dir;            ///< "a", or "a,b": folders that hold the same files; see data::Replicas
+  std::string worker_range = "2";  ///< "4", or "2:8": at least 2, at most 8
+  std::uint32_t workers = 2;       ///< from it: at the start
+  std::uint32_t min_workers = 1;   ///< with fewer the job waits
+  std::uint32_t min_start = 0;     ///< it begins with fewer than all only if a range was given
+  std::string replicas = "auto";   ///< backups of the parameters, see parse_replicas
+  std::uint32_t restarts = 3;
+  double wait_for_workers = 600;
+  std::uint64_t max_views = 0;
+  std::uint32_t servers = 1;
+  std::string strategy = "ps";
+  std::string consistency;  ///< of strategy ps; empty for the others
+  std::string buffers;
+  std::uint32_t backup_workers = 0;
+  bool damp_stale = false;
+  std::uint64_t epochs = 1;
+  std::uint64_t steps = 0;
+  std::uint64_t batch = 64;
+  std::uint32_t accumulate = 1;
+  std::string optimizer = "adam";
+  double lr = 1e-3;
+  double momentum = 0.9;
+  double l2 = 0;
+  double clip_norm = 0;
+  double clip_value = 0;
+  std::string schedule = "cosine";
+  std::uint64_t warmup = 0;
+  std::uint32_t lanes = 0;
+  std::uint64_t seed = 1;
+  std::string device = "cpu";
+  int threads = 0;
+  std::string transport = "auto";
+  std::string codec = "none";
+  std::string throttle;
+  std::uint32_t latency_ms = 0;
+  bool trace_algorithms = false;
+  bool timeline = false;
+  std::string checkpoint_every = "epoch";
+  std::uint32_t keep_checkpoints = 3;
+  std::string checkpoint_rate;
+  double time_limit = 0;
+  double target_accuracy = 0;
+  std::uint32_t early_stop = 0;
+  std::uint64_t log_every = 10;
+  std::string slow;
+  std::uint32_t step_ms = 0;
+  bool balance = false;
+  bool trace_steps = false;
+  std::string out;
+  bool overwrite = false;
+  bool json = false;
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(TrainFlags, model, data, data_dir, workers, min_workers, restarts, servers, strategy,
+                                 consistency, buffers, backup_workers, damp_stale, epochs, steps, batch, accumulate,
+                                 optimizer, lr, momentum, l2, clip_norm, clip_value, schedule, warmup, lanes, seed,
+                                 device, threads, transport, codec, throttle, latency_ms, trace_algorithms, timeline,
+                                 checkpoint_every, keep_checkpoints, checkpoint_rate, time_limit, target_accuracy,
+                                 early_stop, log_every, slow, step_ms, balance, trace_steps, out, overwrite, json)
+};
+
+/// Declares the flags on `command`; after parsing they are in `flags`.
+void declare(CLI::App& command, TrainFlags& flags);
+
+/// After parsing: fills in what was not given and depends on the strategy (servers, consistency, buffers), also as the
+/// defaults of `command`, so that they appear in its configuration. Throws InvalidArgument if there is no such
+/// strategy.
+void settle(CLI::App& command, TrainFlags& flags);
+
+/// Throws InvalidArgument that names the flag and what is allowed.
+void check(const TrainFlags& flags);
+
+/// The dataset that the flags name, from the first of its folders that has each file sound. Throws InvalidArgument (no
+/// such set), IoError or Corrupt (its files).
+data::Split load_data(const TrainFlags& flags);
+
+/// "4" or "2:8". Throws InvalidArgument.
+struct WorkerRange {
+  std::uint32_t least = 1;   ///< with fewer the job waits
+  std::uint32_t start = 1;   ///< so many processes are started
+  bool range_given = false;  ///< then it may also begin with `least`
+};
+WorkerRange parse_workers(const std::string& text);
+
+/// How many backups "auto", "0" or "1" means with that many servers. Throws InvalidArgument if it takes more servers.
+std::uint32_t parse_replicas(const std::string& text, std::uint32_t servers);
+
+/// "epoch" or a number of steps, 0 = never. Throws InvalidArgument.
+std::optional<std::uint64_t> parse_checkpoint_every(const std::string& text);
+
+/// A straggler for experiments: "1:10" makes worker 1 ten times as slow.
+struct Slow {
+  std::uint32_t worker = 0;
+  double factor = 1;
+};
+Slow parse_slow(const std::string& text);
+
+/// The names `--model` takes; models/ has the networks (a test compares the two).
+const std::vector<std::string>& known_models();
+
+}  // namespace trireme::cli

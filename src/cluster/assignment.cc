@@ -1,0 +1,277 @@
+#include "cluster/assignment.h"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <optional>
+
+#include "base/error.h"
+
+namespace trireme::cluster {
+namespace {
+
+/// The places while they are being worked on, and what has been done to them.
+class Placement {
+ public:
+  Placement(std::vector<ShardPlace> places, const std::vector<AssignableServer>& servers, std::uint32_t copies)
+      : places_(std::move(places)), copies_(copies) {
+    for (const AssignableServer& server : servers) leaving_[server.id] = server.leaving;
+    for (const AssignableServer& server : servers) {
+      if (!server.leaving) staying_.push_back(server.id);
+    }
+    if (staying_.empty()) {  // nobody to give anything to
+      for (const AssignableServer& server : servers) staying_.push_back(server.id);
+      for (auto& [id, leaving] : leaving_) leaving = false;
+    }
+    std::ranges::sort(staying_);
+  }
+
+  void spread() {
+    const std::size_t count = staying_.size();
+    for (std::size_t i = 0; i < places_.size(); ++i) {
+      places_[i].primary = staying_[i % count];
+      if (copies_ < 2 || count < 2) continue;
+      const std::size_t apart = 1 + i / count % (count - 1);  // the backups of one server's shards are spread too
+      places_[i].replica = staying_[(i + apart) % count];
+      places_[i].in_sync = true;  // both are empty
+    }
+    note(fmt::format("spread evenly over {} servers", count), 1);
+  }
+
+  /// Lets in-sync backups take over from the dead.
+  void bury(std::vector<std::uint32_t>& lost) {
+    std::size_t promoted = 0;
+    std::size_t bare = 0;
+    for (std::uint32_t i = 0; i < places_.size(); ++i) {
+      ShardPlace& place = places_[i];
+      if (place.replica != 0 && !lives(place.replica)) {
+        place.replica = 0;
+        place.in_sync = false;
+        ++bare;
+      }
+      if (lives(place.primary)) continue;
+      const MemberId heir = place.in_sync ? place.replica : 0;
+      place.primary = heir;
+      drop_replica(place);
+      if (heir != 0) {
+        ++promoted;
+      } else {
+        lost.push_back(i);
+      }
+    }
+    note("{} shards go to their backup, because the primary is gone", promoted);
+    note("{} shards have lost their backup", bare);
+    for (const std::uint32_t shard : lost) places_[shard].primary = least(staying_, load(/*primaries_only=*/true), 0);
+    note("{} shards are lost: no copy in sync is left", lost.size());
+  }
+
+  /// Moves the role of primary to backups that are in sync: away from who is leaving, and where that evens the load.
+  void swap_roles() {
+    std::size_t swapped = 0;
+    for (ShardPlace& place : places_) {
+      if (!leaves(place.primary) || !place.in_sync || leaves(place.replica)) continue;
+      std::swap(place.primary, place.replica);
+      ++swapped;
+    }
+    while (shift_one()) ++swapped;
+    note("{} shards change their primary for an even load", swapped);
+    for (ShardPlace& place : places_) {  // a copy that was kept for a move, or by who is leaving, has done its work
+      const bool surplus = place.in_sync && (copies_ < 2 || leaves(place.replica));
+      if (surplus && !wants_move(place)) drop_replica(place);
+    }
+  }
+
+  /// Chooses servers for backups that are missing, and for those whose shard should move there.
+  void choose_replicas() {
+    std::size_t chosen = 0;
+    for (ShardPlace& place : places_) {
+      const bool needed = copies_ >= 2 || leaves(place.primary);
+      if (place.replica == 0 && needed) chosen += give_replica(place) ? 1 : 0;
+    }
+    note("{} shards get a new backup", chosen);
+    std::size_t moved = 0;
+    while (prepare_shift() || (copies_ >= 2 && move_replica())) ++moved;
+    note("{} backups move for an even load", moved);
+  }
+
+  std::vector<ShardPlace> take() { return std::move(places_); }
+  std::string reason() const { return reason_.empty() ? "all shards stay where they are" : reason_; }
+
+ private:
+  using Load = std::map<MemberId, std::size_t>;
+
+  bool lives(MemberId id) const { return leaving_.contains(id); }
+  bool leaves(MemberId id) const {
+    const auto found = leaving_.find(id);
+    return found != leaving_.end() && found->second;
+  }
+
+  void note(std::string_view format, std::size_t count) {
+    if (count == 0) return;
+    reason_ += (reason_.empty() ? "" : "; ") + fmt::format(fmt::runtime(format), count);
+  }
+
+  Load load(bool primaries_only) const {
+    Load load;
+    for (const MemberId id : staying_) load[id] = 0;
+    for (const ShardPlace& place : places_) {
+      if (load.contains(place.primary)) ++load[place.primary];
+      if (!primaries_only && load.contains(place.replica)) ++load[place.replica];
+    }
+    return load;
+  }
+
+  /// How many primaries each will have when the moves under way are done.
+  Load planned() const {
+    Load load = this->load(/*primaries_only=*/true);
+    for (const ShardPlace& place : places_) {
+      if (place.replica == 0 || place.in_sync || !moves(place)) continue;
+      if (load.contains(place.primary)) --load[place.primary];
+      ++load[place.replica];
+    }
+    return load;
+  }
+
+  /// Whether the copy being built is meant to become the primary: its server has fewer.
+  bool moves(const ShardPlace& place) const {
+    if (leaves(place.replica)) return false;
+    if (leaves(place.primary)) return true;
+    const Load now = load(/*primaries_only=*/true);
+    return now.at(place.primary) >= now.at(place.replica) + 2;
+  }
+
+  /// The server among `candidates` other than `not_this` with the least load; 0 if there is none.
+  static MemberId least(const std::vector<MemberId>& candidates, const Load& load, MemberId not_this) {
+    MemberId best = 0;
+    for (const MemberId id : candidates) {
+      if (id != not_this && (best == 0 || load.at(id) < load.at(best))) best = id;
+    }
+    return best;
+  }
+
+  static std::pair<MemberId, MemberId> extremes(const Load& load) {
+    const auto by_load = [](const auto& a, const auto& b) { return a.second < b.second; };
+    const auto [low, high] = std::minmax_element(load.begin(), load.end(), by_load);
+    return {low->first, high->first};
+  }
+
+  bool wants_move(const ShardPlace& place) const { return leaves(place.primary) && !leaves(place.replica); }
+
+  static void drop_replica(ShardPlace& place) {
+    place.replica = 0;
+    place.in_sync = false;
+  }
+
+  bool give_replica(ShardPlace& place) {
+    const MemberId server = least(staying_, load(/*primaries_only=*/false), place.primary);
+    place.replica = server;
+    place.in_sync = false;
+    return server != 0;
+  }
+
+  /// Moves one primary from who has the most to somebody who has at least two fewer, along in-sync backups: perhaps
+  /// over several servers, each of which takes one and gives one (an augmenting path).
+  bool shift_one() {
+    const Load now = load(/*primaries_only=*/true);
+    const auto [low, high] = extremes(now);
+    if (now.at(high) < now.at(low) + 2) return false;
+    std::map<MemberId, std::size_t> reached_by;  // server -> the shard whose role brings it there
+    std::vector<MemberId> frontier{high};
+    for (std::size_t next = 0; next < frontier.size(); ++next) {
+      const MemberId from = frontier[next];
+      for (std::size_t i = 0; i < places_.size(); ++i) {
+        const ShardPlace& place = places_[i];
+        const bool edge = place.primary == from && place.in_sync && now.contains(place.replica);
+        if (!edge || place.replica == high || reached_by.contains(place.replica)) continue;
+        reached_by[place.replica] = i;
+        if (now.at(high) < now.at(place.replica) + 2) {
+          frontier.push_back(place.replica);
+          continue;
+        }
+        for (MemberId at = place.replica; at != high;) {
+          ShardPlace& step = places_[reached_by.at(at)];
+          at = step.primary;
+          std::swap(step.primary, step.replica);
+        }
+        return true;
+      }
+    }
+    return false;
+  }
+
+  /// Begins to build a copy of a shard of the server with the most primaries at the one with the fewest.
+  bool prepare_shift() {
+    const Load plan = planned();
+    const auto [low, high] = extremes(plan);
+    if (plan.at(high) < plan.at(low) + 2) return false;
+    const Load copies = load(/*primaries_only=*/false);
+    ShardPlace* best = nullptr;  // whose backup is on the server with the most copies, or which has none
+    for (ShardPlace& place : places_) {
+      const bool busy = place.replica != 0 && !place.in_sync;
+      if (place.primary != high || place.replica == low || busy) continue;
+      const auto weight = [&](const ShardPlace& p) { return p.replica == 0 ? ~std::size_t{0} : copies.at(p.replica); };
+      if (best == nullptr || weight(place) > weight(*best)) best = &place;
+    }
+    if (best == nullptr || load(/*primaries_only=*/true).at(high) < load(/*primaries_only=*/true).at(low) + 2) {
+      return false;
+    }
+    best->replica = low;
+    best->in_sync = false;
+    return true;
+  }
+
+  /// Moves a backup from the server with the most copies to the one with the fewest.
+  bool move_replica() {
+    const Load copies = load(/*primaries_only=*/false);
+    const auto [low, high] = extremes(copies);
+    if (copies.at(high) < copies.at(low) + 2) return false;
+    for (ShardPlace& place : places_) {
+      if (place.replica != high || !place.in_sync || place.primary == low) continue;
+      place.replica = low;
+      place.in_sync = false;
+      return true;
+    }
+    return false;
+  }
+
+  std::vector<ShardPlace> places_;
+  const std::uint32_t copies_;
+  std::map<MemberId, bool> leaving_;  // all that live
+  std::vector<MemberId> staying_;     // who may get something
+  std::string reason_;
+};
+
+}  // namespace
+
+Assignment assign_shards(const std::vector<ShardPlace>& before, const std::vector<AssignableServer>& servers,
+                         std::uint32_t shards, std::uint32_t copies) {
+  if (servers.empty()) fail<InvalidArgument>("shards cannot be placed: no server is left");
+  if (copies < 1 || copies > 2) fail<InvalidArgument>("{} copies of each shard: 1 and 2 are possible", copies);
+  Assignment result;
+  Placement placement(before.empty() ? std::vector<ShardPlace>(shards) : before, servers, copies);
+  if (before.empty()) {
+    placement.spread();
+  } else {
+    placement.bury(result.lost);
+    placement.swap_roles();
+    placement.choose_replicas();
+  }
+  result.shards = placement.take();
+  result.reason = placement.reason();
+  return result;
+}
+
+bool apply_reports(std::vector<ShardPlace>& places, MemberId from, const std::vector<ShardReport>& reports) {
+  bool changed = false;
+  for (const ShardReport& report : reports) {
+    if (report.shard >= places.size()) continue;
+    ShardPlace& place = places[report.shard];
+    const bool news = place.primary == from && place.replica == report.replica && place.replica != 0 && report.in_sync;
+    if (!news || place.in_sync) continue;
+    place.in_sync = true;
+    changed = true;
+  }
+  return changed;
+}
+
+}  // namespace trireme::cluster

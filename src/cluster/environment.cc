@@ -1,0 +1,166 @@
+#include "cluster/environment.h"
+
+#include <charconv>
+#include <cstdlib>
+#include <vector>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/suggest.h"
+
+namespace trireme::cluster {
+namespace {
+
+using Json = nlohmann::json;
+
+std::string text_of(const Lookup& lookup, const char* name) {
+  const char* value = lookup(name);
+  return value == nullptr ? "" : value;
+}
+
+std::uint32_t number_of(const Lookup& lookup, const char* name, std::uint32_t fallback) {
+  const std::string text = text_of(lookup, name);
+  if (text.empty()) return fallback;
+  std::uint32_t value = 0;
+  const auto [stopped, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (problem != std::errc() || stopped != text.data() + text.size()) {
+    fail<InvalidArgument>("{}='{}': expected a number", name, text);
+  }
+  return value;
+}
+
+void check_rank(const JobEnvironment& place) {
+  const std::uint32_t count = place.role == Role::kWorker ? place.workers : place.servers;
+  if (place.rank >= count) {
+    fail<InvalidArgument>("{} {} cannot be: the job has {} (ranks count from 0)", to_string(place.role), place.rank,
+                          count);
+  }
+}
+
+JobEnvironment from_own_variables(const Lookup& lookup, const std::string& role) {
+  JobEnvironment place;
+  if (role != "worker" && role != "server") {
+    fail<InvalidArgument>("TRIREME_ROLE='{}'{}: expected worker or server", role,
+                          did_you_mean(role, {"worker", "server"}));
+  }
+  place.role = role == "worker" ? Role::kWorker : Role::kServer;
+  place.rank = number_of(lookup, "TRIREME_RANK", 0);
+  place.workers = number_of(lookup, "TRIREME_WORKERS", 1);
+  place.servers = number_of(lookup, "TRIREME_SERVERS", 1);
+  place.store = text_of(lookup, "TRIREME_STORE");
+  const std::string master = text_of(lookup, "TRIREME_MASTER");
+  if (master.empty() && place.store.empty()) {
+    fail<InvalidArgument>(
+        "TRIREME_ROLE is set but neither TRIREME_MASTER (host:port of the master) nor TRIREME_STORE (where it is "
+        "found) "
+        "is");
+  }
+  if (!master.empty()) place.master = net::parse_address(master);
+  if (const std::string listen = text_of(lookup, "TRIREME_LISTEN"); !listen.empty()) {
+    place.listen = net::parse_address(listen);
+  }
+  if (const std::string transport = text_of(lookup, "TRIREME_TRANSPORT"); !transport.empty()) {
+    place.transport = net::parse_transport(transport);
+  }
+  if (const std::string speed = text_of(lookup, "TRIREME_THROTTLE"); !speed.empty()) {
+    place.bits_per_second = net::parse_bit_rate(speed);
+  }
+  place.latency = std::chrono::milliseconds(number_of(lookup, "TRIREME_LATENCY_MS", 0));
+  place.trace_algorithms = number_of(lookup, "TRIREME_TRACE_ALGORITHMS", 0) != 0;
+  place.run_folder = text_of(lookup, "TRIREME_RUN_DIR");
+  place.initial_workers = static_cast<std::uint32_t>(number_of(lookup, "TRIREME_INITIAL_WORKERS", 0));
+  check_rank(place);
+  return place;
+}
+
+std::vector<std::string> addresses(const Json& cluster, const std::string& job) {
+  return cluster.contains(job) ? cluster.at(job).get<std::vector<std::string>>() : std::vector<std::string>{};
+}
+
+JobEnvironment from_tf_config(const std::string& text) {
+  JobEnvironment place;
+  try {
+    const Json config = Json::parse(text);
+    const Json& cluster = config.at("cluster");
+    for (const auto& [job, hosts] : cluster.items()) {
+      if (job != "chief" && job != "master" && job != "worker" && job != "ps" && job != "evaluator") {
+        fail<InvalidArgument>("TF_CONFIG: unknown job '{}'{}: expected chief, master, worker or ps", job,
+                              did_you_mean(job, {"chief", "master", "worker", "ps"}));
+      }
+    }
+    auto chief = addresses(cluster, "chief");
+    if (chief.empty()) chief = addresses(cluster, "master");
+    const auto workers = addresses(cluster, "worker");
+    const auto servers = addresses(cluster, "ps");
+    if (chief.size() > 1) fail<InvalidArgument>("TF_CONFIG: there can be one chief, not {}", chief.size());
+    if (chief.empty() && workers.empty()) fail<InvalidArgument>("TF_CONFIG: the cluster has neither chief nor workers");
+    place.workers = static_cast<std::uint32_t>(chief.size() + workers.size());
+    place.servers = static_cast<std::uint32_t>(servers.size());
+    place.master = net::parse_address(chief.empty() ? workers.front() : chief.front());
+
+    const auto type = config.at("task").at("type").get<std::string>();
+    const auto index = config.at("task").at("index").get<std::uint32_t>();
+    const auto listen_at = [&](const std::vector<std::string>& hosts) {  // an index beyond them is refused below
+      if (index < hosts.size()) place.listen = net::parse_address(hosts[index]);
+    };
+    if (type == "chief" || type == "master") {
+      if (chief.empty()) fail<InvalidArgument>("TF_CONFIG: the task is '{}', which the cluster does not have", type);
+      place.rank = index;
+      listen_at(chief);
+    } else if (type == "worker") {
+      place.rank = index + static_cast<std::uint32_t>(chief.size());
+      listen_at(workers);
+    } else if (type == "ps") {
+      place.role = Role::kServer;
+      place.rank = index;
+      listen_at(servers);
+    } else {
+      fail<InvalidArgument>("TF_CONFIG: task type '{}'{}: expected chief, master, worker or ps", type,
+                            did_you_mean(type, {"chief", "master", "worker", "ps"}));
+    }
+    place.hosts_master = place.role == Role::kWorker && place.rank == 0;
+    if (place.hosts_master) place.listen.port = 0;  // the one it is given is the master's
+  } catch (const Json::exception& problem) {
+    fail<InvalidArgument>(
+        "TF_CONFIG is not what it should be ({}): expected {{\"cluster\": {{\"worker\": "
+        "[\"host:port\", …], \"ps\": […]}}, \"task\": {{\"type\": \"worker\", \"index\": 0}}}}",
+        problem.what());
+  }
+  check_rank(place);
+  return place;
+}
+
+}  // namespace
+
+std::string read_secret(const Lookup& lookup) {
+  if (const std::string secret = text_of(lookup, "TRIREME_SECRET"); !secret.empty()) return secret;
+  const std::string file = text_of(lookup, "TRIREME_SECRET_FILE");
+  if (file.empty()) return "";
+  const std::string content = read_file(file);
+  const std::size_t length = content.find_last_not_of("\r\n") + 1;
+  if (length < 16) fail<InvalidArgument>("the secret in {} is shorter than 16 characters", file);
+  return content.substr(0, length);
+}
+
+std::optional<JobEnvironment> read_environment(const Lookup& lookup) {
+  std::optional<JobEnvironment> place;
+  if (const std::string role = text_of(lookup, "TRIREME_ROLE"); !role.empty()) {
+    place = from_own_variables(lookup, role);
+  } else if (const std::string config = text_of(lookup, "TF_CONFIG"); !config.empty()) {
+    place = from_tf_config(config);
+  }
+  if (!place) return std::nullopt;
+  place->secret = read_secret(lookup);
+  if (place->secret.empty()) {
+    fail<InvalidArgument>(
+        "a job needs a secret: put the same one in TRIREME_SECRET, or in a file that "
+        "TRIREME_SECRET_FILE names, for every process");
+  }
+  return place;
+}
+
+std::optional<JobEnvironment> read_environment() {
+  return read_environment([](const char* name) -> const char* { return std::getenv(name); });
+}
+
+}  // namespace trireme::cluster

@@ -1,0 +1,261 @@
+#include "cluster/membership.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <condition_variable>
+
+#include "base/error.h"
+#include "base/log.h"
+
+namespace trireme::cluster {
+namespace {
+
+constexpr auto kRegroupWithin = 24h;  // the master gives up long before, and says so
+
+}  // namespace
+
+Membership::Membership(net::EventLoop& loop, MembershipOptions options, Events events)
+    : options_(std::move(options)), events_(std::move(events)), loop_(loop) {
+  const Deadline deadline = Deadline::in(std::min<std::chrono::milliseconds>(options_.join_within, 30s));
+  if (options_.find_master) {  // whoever leads now: the one that this process was started with may be gone
+    find_next_master(nullptr, deadline, "the store has named none since this process started");
+  } else {
+    connection_ = connect(options_.master, deadline, /*await_listener=*/true);
+  }
+  const JoinReply reply = join({.as_learner = options_.as_learner}, options_.join_within);
+  if (reply.over) fail<StaleView>("the job was over before this process could join it");
+  log_info(reply.learner ? "is a guest of the job" : "joined the job",
+           {{"view", view_.view}, {"workers", view_.workers.size()}, {"servers", view_.servers.size()}});
+  thread_ = std::jthread([this](const std::stop_token& stop) { beat(stop); });
+}
+
+Membership::~Membership() {
+  closing_.store(true);
+  thread_.request_stop();
+  connection()->close();  // ends a heartbeat on its way
+  if (thread_.joinable()) thread_.join();
+}
+
+std::shared_ptr<net::Connection> Membership::connect(const net::Address& address, Deadline deadline,
+                                                     bool await_listener) {
+  net::Address master = address;
+  master.unix_name.clear();  // small messages: shared memory is not worth it
+  const auto transport = options_.transport == net::Transport::kShm ? net::Transport::kAuto : options_.transport;
+  return net::Connection::open(loop_, master,
+                               {.secret = options_.secret,
+                                .transport = transport,
+                                .peer_name = "the master",
+                                .deadline = deadline,
+                                .await_listener = await_listener});
+}
+
+std::shared_ptr<net::Connection> Membership::connection() const {
+  const std::lock_guard lock(mutex_);
+  return connection_;
+}
+
+std::chrono::milliseconds Membership::master_patience() const {
+  return options_.find_master ? options_.master_hangs_after : options_.master_silent_after;
+}
+
+/// Asks the master; if it dies meanwhile, its successor.
+template <typename Reply, typename Ask>
+Reply Membership::ask(Request kind, const Ask& body, Deadline deadline, const std::string& what) {
+  for (;;) {
+    const auto current = connection();
+    try {
+      return current->call<Reply>(kind, view().view, body, deadline, what);
+    } catch (const PeerLost& gone) {
+      if (!options_.find_master || closing_.load()) throw;
+      find_next_master(current, Deadline::in(options_.without_master_within), gone.what());
+      deadline = Deadline::in(deadline.allowed());  // the search may have taken longer than an answer may
+    }
+  }
+}
+
+void Membership::find_next_master(const std::shared_ptr<net::Connection>& lost, Deadline deadline,
+                                  const std::string& reason) {
+  const std::lock_guard one_search(search_mutex_);
+  if (connection() != lost) return;  // another thread has found it
+  if (lost) log_warn("lost the master: looks for the next one", {{"reason", reason}});
+  while (!deadline.passed() && !closing_.load()) {
+    try {
+      if (const auto address = options_.find_master()) {
+        // Where nobody listens the one before did: its successor will be somewhere else.
+        auto next = connect(*address, Deadline::in(500ms), /*await_listener=*/false);
+        log_info("found the master", {{"address", address->text()}});
+        const std::lock_guard lock(mutex_);
+        connection_ = std::move(next);
+        return;
+      }
+    } catch (const Error& problem) {  // it is not there yet, or the store is not
+      log_debug("no master yet", {{"reason", problem.what()}});
+    }
+    std::this_thread::sleep_for(20ms);
+  }
+  fail<PeerLost>("no master took over within {:.0f} s: {}", seconds(deadline.allowed()), reason);
+}
+
+JoinReply Membership::join(JoinRequest request, std::chrono::milliseconds within) {
+  request.role = options_.role;
+  request.slot = options_.slot;
+  request.pid = ::getpid();
+  request.address = options_.own_address;
+  const auto reply = ask<JoinReply>(kJoin, request, Deadline::in(within), "the request to join");
+  if (reply.over) return reply;
+  const std::lock_guard lock(mutex_);
+  member_ = reply.member;
+  learner_ = reply.learner;
+  view_ = reply.view;
+  return reply;
+}
+
+bool Membership::regroup(const std::string& reason, bool done) {
+  const bool as_learner = options_.as_learner && !learner() && !done;  // one that was expelled has to get ready again
+  const JoinReply reply =
+      join({.member = member(), .view = view().view, .reason = reason, .done = done, .as_learner = as_learner},
+           kRegroupWithin);
+  if (!reply.over) {
+    log_info(reply.learner ? "is a guest of the job" : "goes on in another view",
+             {{"view", reply.view.view}, {"workers", reply.view.workers.size()}, {"rank", rank()}});
+  }
+  return !reply.over;
+}
+
+bool Membership::learner() const {
+  const std::lock_guard lock(mutex_);
+  return learner_;
+}
+
+bool Membership::refresh_view() {
+  return !join({.member = member(), .view = view().view, .reason = "looks at the view", .as_learner = true},
+               kRegroupWithin)
+              .over;
+}
+
+ViewInfo Membership::view() const {
+  const std::lock_guard lock(mutex_);
+  return view_;
+}
+
+MemberId Membership::member() const {
+  const std::lock_guard lock(mutex_);
+  return member_;
+}
+
+Rank Membership::rank() const {
+  const std::lock_guard lock(mutex_);
+  const auto& members = options_.role == Role::kWorker ? view_.workers : view_.servers;
+  const auto found = std::ranges::find(members, member_, &MemberInfo::id);
+  TRIREME_CHECK(found != members.end(), "member {} is not in view {}", member_, view_.view);
+  return static_cast<Rank>(found - members.begin());
+}
+
+void Membership::set_plan(const Plan& plan) {
+  ask<Done>(kPlan, plan, Deadline::in(options_.master_silent_after), "the plan");
+}
+
+void Membership::report(const WorkDone& work) {
+  const std::lock_guard lock(mutex_);
+  unreported_.clock = work.clock;
+  unreported_.lr = work.lr;
+  unreported_.samples += work.samples;
+  unreported_.loss_sum += work.loss_sum;
+  unreported_.correct += work.correct;
+  unreported_.busy_s += work.busy_s;
+  unreported_.lanes += work.lanes;
+}
+
+LeaseReply Membership::lease(LeaseRequest request) {
+  request.member = member();
+  request.view = view().view;
+  return ask<LeaseReply>(kLease, request, Deadline::in(options_.master_silent_after), "the request for work");
+}
+
+void Membership::rewind(std::uint64_t units) {
+  const RewindRequest request{.member = member(), .view = view().view, .units = units};
+  ask<Done>(kRewind, request, Deadline::in(options_.master_silent_after), "the way back to a checkpoint");
+}
+
+void Membership::post_result(const nlohmann::json& result) {
+  ask<Done>(kResult, ResultReport{result}, Deadline::in(options_.master_silent_after), "the result");
+}
+
+void Membership::request_stop(const std::string& reason) {
+  ask<Done>(kStop, StopRequest{reason}, Deadline::in(options_.master_silent_after), "the request to stop");
+}
+
+void Membership::leave(const std::string& failure) {
+  if (options_.role == Role::kWorker && failure.empty()) send_heartbeat();
+  thread_.request_stop();
+  ask<Done>(kLeave, LeaveNotice{member(), failure}, Deadline::in(options_.master_silent_after), "the goodbye");
+}
+
+void Membership::beat(const std::stop_token& stop) {
+  net::name_thread("heartbeat");
+  std::mutex mutex;
+  std::condition_variable_any wake;
+  std::unique_lock waiting(mutex);
+  while (!wake.wait_for(waiting, stop, options_.heartbeat_every, [] { return false; }) && !stop.stop_requested()) {
+    try {
+      send_heartbeat();
+    } catch (const std::exception& problem) {
+      if (stop.stop_requested()) return;
+      log_error("lost the master", {{"reason", problem.what()}});
+      const std::lock_guard lock(beat_mutex_);
+      tell_abort(problem.what());
+      return;
+    }
+  }
+}
+
+void Membership::send_heartbeat(bool last) {
+  const std::lock_guard one_at_a_time(beat_mutex_);
+  Heartbeat heartbeat{.last = last};
+  {
+    const std::lock_guard lock(mutex_);
+    heartbeat.member = member_;
+    heartbeat.work = unreported_;
+    unreported_ = {.clock = unreported_.clock, .lr = unreported_.lr};
+  }
+  if (events_.clocks) heartbeat.clocks = events_.clocks();
+  if (events_.shards) heartbeat.shards = events_.shards();
+  const auto reply = tell(heartbeat);
+  for (const MetricsRow& row : reply.rows) {
+    if (events_.on_row) events_.on_row(row);
+  }
+  if (reply.stop && !std::exchange(stop_told_, true) && events_.on_stop) events_.on_stop();
+  if (reply.over && !std::exchange(over_told_, true) && events_.on_over) events_.on_over();
+  if (!reply.abort.empty()) tell_abort(reply.abort);
+  if (heartbeat.member == member()) tell_regroup(reply);
+}
+
+/// A heartbeat that is not answered in time is not the last word if there may be another master.
+HeartbeatReply Membership::tell(const Heartbeat& heartbeat) {
+  for (;;) {
+    try {
+      return ask<HeartbeatReply>(kHeartbeat, heartbeat, Deadline::in(master_patience()), "a heartbeat");
+    } catch (const Timeout&) {  // the connection is closed by then
+      if (!options_.find_master || closing_.load()) throw;
+    }
+  }
+}
+
+void Membership::tell_regroup(const HeartbeatReply& reply) {
+  if (!events_.on_regroup) return;
+  const View ours = view().view;
+  std::pair<View, Regroup> news{reply.view, reply.regroup};
+  if (reply.expelled) news = {ours, Regroup::kNow};
+  if (news.second == Regroup::kNo || news.first != ours || regroup_told_ == news) return;
+  regroup_told_ = news;
+  const std::string reason =
+      reply.expelled ? "this process is no member any more: it was silent for too long, or cut off" : reply.reason;
+  events_.on_regroup(news.first, news.second, reason);
+}
+
+void Membership::tell_abort(const std::string& reason) {
+  if (!std::exchange(abort_told_, true) && events_.on_abort) events_.on_abort(reason);
+}
+
+}  // namespace trireme::cluster

@@ -1,0 +1,59 @@
+#include "cluster/protocol.h"
+
+namespace trireme::cluster {
+
+std::string to_string(Role role) { return role == Role::kWorker ? "worker" : "server"; }
+
+namespace {
+
+std::vector<net::Address> addresses(const std::vector<MemberInfo>& members) {
+  std::vector<net::Address> all;
+  for (const MemberInfo& member : members) all.push_back(member.address);
+  return all;
+}
+
+}  // namespace
+
+std::vector<net::Address> ViewInfo::worker_addresses() const { return addresses(workers); }
+
+std::vector<net::Address> ViewInfo::server_addresses() const { return addresses(servers); }
+
+std::vector<LaneRange> ViewInfo::deal(Lane lanes) const {
+  return lane_costs.empty() ? deal_lanes(lanes, static_cast<std::uint32_t>(workers.size()))
+                            : deal_lanes(lanes, lane_costs);
+}
+
+ViewInfo first_view(std::uint32_t workers, const std::vector<net::Address>& servers, std::uint32_t copies) {
+  ViewInfo view{.view = 1, .workers = {}, .servers = {}, .shards = {}};
+  MemberId next = 1;
+  for (std::uint32_t slot = 0; slot < workers; ++slot) {
+    view.workers.push_back({.id = next++, .slot = slot, .pid = 0, .address = {}, .since = 1});
+  }
+  std::vector<AssignableServer> live;
+  for (const net::Address& address : servers) {
+    view.servers.push_back(
+        {.id = next, .slot = static_cast<std::uint32_t>(live.size()), .pid = 0, .address = address, .since = 1});
+    live.push_back({.id = next++});
+  }
+  const auto shards = kShardsPerServer * static_cast<std::uint32_t>(servers.size());
+  view.shards = assign_shards({}, live, shards, copies).shards;
+  return view;
+}
+
+std::string to_string(JobPhase state) {
+  switch (state) {
+    case JobPhase::kGathering:
+      return "gathering";
+    case JobPhase::kRunning:
+      return "running";
+    case JobPhase::kWaiting:
+      return "waiting";
+    case JobPhase::kFailed:
+      return "failed";
+    case JobPhase::kFinished:
+      return "finished";
+  }
+  return "?";
+}
+
+}  // namespace trireme::cluster

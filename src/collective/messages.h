@@ -1,0 +1,48 @@
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "collective/backend.h"
+#include "collective/native/mesh.h"
+
+namespace trireme::collective {
+
+/// Sends and receives between pairs of ranks, any number at a time. Those of one pair and direction are matched in
+/// order.
+///
+/// A sender offers (dtype, count), the receiver accepts once a recv of the same shape was posted, then the data follows
+/// in pieces; so nothing is buffered that nobody waits for, and a send never blocks what comes behind it.
+class Messages {
+ public:
+  explicit Messages(Mesh& mesh);
+  ~Messages();
+
+  /// Begins a send or recv. `done` is called from `advance` or `check`, or by this call itself.
+  void post(const Operation& operation, Deadline deadline, Backend::Done done);
+
+  /// Moves what it can without waiting; returns whether something moved. Errors end the operations they belong to.
+  bool advance();
+
+  /// Ends operations whose deadline has passed, or all of them if somebody is gone.
+  void check();
+
+  bool empty() const;
+
+  /// Descriptors to wait on.
+  std::vector<int> descriptors() const;
+
+ private:
+  struct Posted;
+  struct Link;
+
+  bool advance(Link& link);
+  std::exception_ptr timeout(const Posted& posted) const;
+  std::exception_ptr lost(const Posted& posted) const;
+
+  Mesh& mesh_;
+  std::vector<std::unique_ptr<Link>> links_;  // by rank; none for ourselves
+};
+
+}  // namespace trireme::collective

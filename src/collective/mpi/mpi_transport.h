@@ -1,0 +1,85 @@
+#pragma once
+
+#include <mpi.h>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/deadline.h"
+#include "base/units.h"
+#include "collective/native/mesh.h"
+
+namespace trireme::collective {
+
+/// Operations of MPI that were begun together.
+struct Requests {
+  std::vector<MPI_Request> open;
+  std::vector<Rank> peers;             ///< with whom each of them is; empty = with everybody
+  std::shared_ptr<const void> memory;  ///< what they read and write, if it is ours; nullptr: it is the caller's
+};
+
+/// What goes from one rank to another is told apart by this.
+enum class MpiTag : int { kPushPull = 1, kOffer, kAnswer, kMessage };
+
+/// The way to all other ranks: MPI's calls with deadlines, for any number of bytes. One thread at a time, except for
+/// `abort` and `sent_bytes`.
+class MpiTransport {
+ public:
+  /// See make_mpi_backend.
+  explicit MpiTransport(Deadline deadline);
+
+  Rank rank() const { return rank_; }
+  std::uint32_t size() const { return size_; }
+  MPI_Comm all() const { return all_; }
+
+  /// Begins to move `bytes`, in as many pieces as MPI's counts need. `synchronous`: a send that has ended has been
+  /// received.
+  void send(Requests& requests, Rank peer, MpiTag tag, Bytes bytes, bool synchronous = false);
+  void recv(Requests& requests, Rank peer, MpiTag tag, MutableBytes bytes);
+
+  /// Whether all have ended. Does not wait.
+  bool test(Requests& requests) const;
+
+  /// Waits for all of them. Throws PeerLost, Timeout; then they are left to themselves, as by `abandon`.
+  void wait(Requests& requests, const OpContext& context);
+
+  /// Carries out all transfers. Throws as `wait` does.
+  void exchange(std::span<const Transfer> transfers, const OpContext& context);
+
+  /// Gives up requests that may never end. Their memory, if it is ours, is kept until they do; if it is the caller's,
+  /// MPI is not called any more than necessary, so that it does not touch it.
+  static void abandon(Requests& requests);
+
+  /// Called in every wait: moves what else is under way.
+  void set_side_work(std::function<void()> work) { side_work_ = std::move(work); }
+
+  void abort(const std::string& reason);
+  bool aborted() const { return aborted_.load(std::memory_order_acquire); }
+  [[noreturn]] void throw_aborted(const std::string& what) const;
+
+  void count_sent(std::size_t bytes) { sent_bytes_.fetch_add(bytes, std::memory_order_relaxed); }
+  std::uint64_t sent_bytes() const { return sent_bytes_.load(std::memory_order_relaxed); }
+
+  /// Throws PeerLost with MPI's words if `code` is an error.
+  static void check(int code, const char* what);
+
+ private:
+  MPI_Comm all_ = MPI_COMM_NULL;
+  Rank rank_ = 0;
+  std::uint32_t size_ = 1;
+  std::function<void()> side_work_;
+  std::atomic<std::uint64_t> sent_bytes_{0};
+  std::atomic<bool> aborted_{false};
+  mutable std::mutex mutex_;
+  std::string reason_;  // why it was aborted; guarded by mutex_
+};
+
+/// The most bytes that one call of MPI is given: its counts are ints.
+inline constexpr std::size_t kMpiPieceBytes = std::size_t{1} << 30;
+
+}  // namespace trireme::collective

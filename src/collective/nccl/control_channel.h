@@ -1,0 +1,58 @@
+#pragma once
+
+#include <nccl.h>
+
+#include <deque>
+#include <list>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "collective/communicator.h"
+
+namespace trireme::collective {
+
+/// What one side of a message tells the other before any data moves.
+struct ControlMessage {
+  DType dtype = DType::kF32;
+  std::uint32_t zero = 0;
+  std::uint64_t count = 0;
+  ncclUniqueId id = {};  ///< from the sender: how to connect
+};
+
+/// Notes between pairs of ranks over the native engine, in order. Nothing here waits. One thread at a time, except for
+/// `abort`.
+class ControlChannel {
+ public:
+  explicit ControlChannel(std::unique_ptr<Communicator> ranks) : ranks_(std::move(ranks)), arrived_(ranks_->size()) {}
+  ~ControlChannel();
+  ControlChannel(const ControlChannel&) = delete;
+  ControlChannel& operator=(const ControlChannel&) = delete;
+
+  void send(Rank peer, const ControlMessage& note);
+
+  /// One more note will come from `peer`.
+  void expect(Rank peer);
+
+  /// The next note from `peer`, if it has come.
+  std::optional<ControlMessage> take(Rank peer);
+
+  /// Looks what has come. Throws what went wrong: PeerLost, Timeout.
+  void advance();
+
+  void abort(const std::string& reason) { ranks_->abort(reason); }
+
+ private:
+  struct Flight {
+    Rank peer;
+    bool outgoing;
+    ControlMessage note;
+    Handle handle = {};
+  };
+
+  std::unique_ptr<Communicator> ranks_;
+  std::list<Flight> flights_;                        // their notes are in use until they have landed
+  std::vector<std::deque<ControlMessage>> arrived_;  // by rank
+};
+
+}  // namespace trireme::collective

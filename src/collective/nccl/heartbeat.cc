@@ -1,0 +1,40 @@
+#include "collective/nccl/heartbeat.h"
+
+#include <condition_variable>
+
+#include "base/error.h"
+#include "net/event_loop.h"
+
+namespace trireme::collective {
+
+Heartbeat::Heartbeat(std::unique_ptr<Communicator> ranks) : ranks_(std::move(ranks)) {
+  if (ranks_->size() > 1) thread_ = std::jthread([this](const std::stop_token& stop) { beat(stop); });
+}
+
+Heartbeat::~Heartbeat() {
+  thread_.request_stop();
+  ranks_->abort("the NCCL engine is gone");
+}
+
+std::optional<Heartbeat::Failure> Heartbeat::loss() const {
+  const std::lock_guard lock(mutex_);
+  return loss_;
+}
+
+void Heartbeat::beat(const std::stop_token& stop) {
+  net::name_thread("nccl-pulse");
+  std::mutex resting;
+  std::condition_variable_any never;
+  try {
+    while (!stop.stop_requested()) {
+      ranks_->run(barrier());
+      std::unique_lock lock(resting);
+      never.wait_for(lock, stop, 100ms, [] { return false; });
+    }
+  } catch (const Error& problem) {
+    const std::lock_guard lock(mutex_);
+    loss_ = Failure{problem.what(), Deadline::Clock::now()};
+  }
+}
+
+}  // namespace trireme::collective

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "collective/communicator.h"
+
+namespace trireme::collective {
+
+/// Knows whether all ranks are there while everybody waits for a kernel: a thread of each rank meets those of the
+/// others, over the native engine, ten times a second.
+class Heartbeat {
+ public:
+  explicit Heartbeat(std::unique_ptr<Communicator> ranks);
+  ~Heartbeat();
+
+  /// Who was lost, or has left, or was silent for longer than the communicator's deadline; and when that was noticed.
+  struct Failure {
+    std::string reason;
+    Deadline::Clock::time_point since;
+  };
+  std::optional<Failure> loss() const;
+
+ private:
+  void beat(const std::stop_token& stop);
+
+  std::unique_ptr<Communicator> ranks_;
+  mutable std::mutex mutex_;
+  std::optional<Failure> loss_;  // guarded by mutex_
+  std::jthread thread_;
+};
+
+}  // namespace trireme::collective

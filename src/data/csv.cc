@@ -1,0 +1,194 @@
+#include "data/csv.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <string_view>
+
+#include <fmt/ranges.h>
+
+#include "base/error.h"
+#include "base/suggest.h"
+#include "data/csv_reader.h"
+#include "data/memory_dataset.h"
+
+namespace trireme::data {
+namespace {
+
+/// A label that no option vouches for: a larger one is rather a column mistaken for the label.
+constexpr std::int64_t kMostClassesGuessed = 65536;
+
+/// `text` in quotes, fit for one line of a message.
+std::string shown(std::string_view text) {
+  constexpr std::size_t kMost = 40;
+  std::string result = "'";
+  for (const char character : text.substr(0, kMost)) {
+    result += character >= ' ' && character <= '~' ? character : '?';
+  }
+  return result + (text.size() > kMost ? "...'" : "'");
+}
+
+/// Why a field is no number that we take.
+enum class Problem { kNone, kEmpty, kNotANumber, kNotFinite, kOutOfRange };
+
+const char* text_of(Problem problem) {
+  switch (problem) {
+    case Problem::kNone:
+      return "a number";
+    case Problem::kEmpty:
+      return "an empty field";
+    case Problem::kNotANumber:
+      return "something else";
+    case Problem::kNotFinite:
+      return "a value that is not finite";
+    case Problem::kOutOfRange:
+      return "one beyond the range of a float";
+  }
+  return "";
+}
+
+struct Parsed {
+  double value = 0;
+  Problem problem = Problem::kNone;
+};
+
+Parsed parse(std::string_view text) {
+  if (text.empty()) return {.problem = Problem::kEmpty};
+  if (text.front() == '+' && text.size() > 1 && text[1] != '-') text.remove_prefix(1);  // from_chars knows no plus
+  Parsed result;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), result.value);
+  if (error == std::errc::invalid_argument || end != text.data() + text.size()) {
+    result.problem = Problem::kNotANumber;
+  } else if (!std::isfinite(result.value)) {
+    result.problem = Problem::kNotFinite;
+  } else if (error == std::errc::result_out_of_range ||
+             std::abs(result.value) > static_cast<double>(std::numeric_limits<float>::max())) {
+    result.problem = Problem::kOutOfRange;
+  }
+  return result;
+}
+
+/// Reads rows into features and labels; owns what it knows of the columns.
+class CsvLoader {
+ public:
+  CsvLoader(const std::filesystem::path& path, const CsvOptions& options)
+      : options_(options), reader_(path, options.separator, options.max_bytes) {}
+
+  std::shared_ptr<const Dataset> load() {
+    if (!reader_.next()) fail<Corrupt>("{}: the file is empty, expected rows of numbers", path());
+    first_line_ = reader_.line();
+    columns_ = reader_.fields().size();
+    if (columns_ < 2) {
+      fail<Corrupt>("{}, line {}: expected a label and at least one feature, found one column; is the separator '{}'?",
+                    path(), first_line_, options_.separator);
+    }
+    bool more = true;
+    if (is_header()) {
+      names_.assign(reader_.fields().begin(), reader_.fields().end());
+      more = reader_.next();
+      if (!more)
+        fail<Corrupt>("{}: there is only a header, expected rows of numbers behind line {}", path(), first_line_);
+    }
+    label_column_ = find_label_column();
+    for (; more; more = reader_.next()) add_row();
+    return finish();
+  }
+
+ private:
+  std::string path() const { return reader_.path().string(); }
+
+  bool is_header() const {
+    if (options_.header != CsvHeader::kDetect) return options_.header == CsvHeader::kPresent;
+    // NaN and numbers out of range count as numbers here: they are bad data, not names.
+    return std::ranges::all_of(reader_.fields(), [](const std::string& field) {
+      const Problem problem = parse(field).problem;
+      return problem == Problem::kNotANumber || problem == Problem::kEmpty;
+    });
+  }
+
+  std::size_t find_label_column() const {
+    if (const auto* name = std::get_if<std::string>(&options_.label_column)) {
+      if (names_.empty()) {
+        fail<InvalidArgument>("{} has no header: give the label column '{}' by its position", path(), *name);
+      }
+      const auto found = std::ranges::find(names_, *name);
+      if (found == names_.end()) {
+        fail<InvalidArgument>("{} has no column '{}'{}; it has: {}", path(), *name, did_you_mean(*name, names_),
+                              fmt::join(std::span(names_).first(std::min<std::size_t>(names_.size(), 20)), ", "));
+      }
+      return static_cast<std::size_t>(found - names_.begin());
+    }
+    const auto count = static_cast<std::int64_t>(columns_);
+    const std::int64_t given = std::get<std::int64_t>(options_.label_column);
+    if (given < -count || given >= count) {
+      fail<InvalidArgument>("{} has no label column {}: expected {} to {}", path(), given, -count, count - 1);
+    }
+    return static_cast<std::size_t>(given < 0 ? given + count : given);
+  }
+
+  void add_row() {
+    const std::span<const std::string> fields = reader_.fields();
+    if (fields.size() != columns_) {
+      fail<Corrupt>("{}, line {}: expected {} columns as in line {}, found {}", path(), reader_.line(), columns_,
+                    first_line_, fields.size());
+    }
+    for (std::size_t column = 0; column < columns_; ++column) {
+      const Parsed parsed = parse(fields[column]);
+      if (parsed.problem != Problem::kNone) fail_field(column, "a finite number", text_of(parsed.problem));
+      if (column == label_column_) {
+        content_.labels.push_back(to_label(parsed.value));
+      } else {
+        content_.features.push_back(static_cast<float>(parsed.value));
+      }
+    }
+  }
+
+  std::int64_t to_label(double value) const {
+    const std::int64_t most = (options_.classes > 0 ? options_.classes : kMostClassesGuessed) - 1;
+    if (value != std::floor(value) || value < 0 || value > static_cast<double>(most)) {
+      fail_field(label_column_, fmt::format("a label, a whole number from 0 to {}", most), "another number");
+    }
+    return static_cast<std::int64_t>(value);
+  }
+
+  [[noreturn]] void fail_field(std::size_t column, std::string_view expected, std::string_view found) const {
+    const std::string name = names_.empty() ? "" : fmt::format(" ({})", shown(names_[column]));
+    const bool maybe_header = names_.empty() && reader_.line() == first_line_;
+    fail<Corrupt>("{}, line {}, column {}{}: expected {}, found {}: {}{}", path(), reader_.line(), column + 1, name,
+                  expected, found, shown(reader_.fields()[column]),
+                  maybe_header ? "; if this line is a header, say so" : "");
+  }
+
+  std::shared_ptr<const Dataset> finish() {
+    content_.name = path();
+    content_.classes = options_.classes > 0 ? options_.classes : *std::ranges::max_element(content_.labels) + 1;
+    content_.shape = options_.shape;
+    const std::size_t features = columns_ - 1;
+    if (content_.shape.empty()) content_.shape = {static_cast<std::int64_t>(features)};
+    if (shape_elements(content_.shape) != features) {
+      fail<InvalidArgument>("{} has {} features in a row, which do not make a sample of {}", path(), features,
+                            shape_text(content_.shape));
+    }
+    content_.features.shrink_to_fit();
+    return std::make_shared<MemoryDataset>(std::move(content_));
+  }
+
+  const CsvOptions& options_;
+  CsvReader reader_;
+  std::vector<std::string> names_;  ///< from the header; empty without one
+  std::uint64_t first_line_ = 0;
+  std::size_t columns_ = 0;
+  std::size_t label_column_ = 0;
+  MemoryDataset::Content content_;
+};
+
+}  // namespace
+
+std::shared_ptr<const Dataset> load_csv(const Mirrors& files, const CsvOptions& options) {
+  if (options.classes < 0) fail<InvalidArgument>("{} classes cannot be: give a positive number, or 0", options.classes);
+  return files.read_any([&](const std::filesystem::path& path) { return CsvLoader(path, options).load(); });
+}
+
+}  // namespace trireme::data

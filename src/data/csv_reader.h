@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "data/byte_source.h"
+
+namespace trireme::data {
+
+/// Splits a CSV file (plain or gzip) into rows of fields as RFC 4180 has it: quoted fields may hold separators, line
+/// ends and doubled quotes; lines end in LF, CRLF or CR. Spaces around a field do not count, empty lines neither, nor
+/// does a UTF-8 byte order mark. Memory is one row. One thread at a time.
+class CsvReader {
+ public:
+  /// Throws IoError if the file cannot be read, InvalidArgument if `separator` could be part of a number or a quote.
+  CsvReader(const std::filesystem::path& path, char separator, std::uint64_t max_bytes);
+
+  /// Moves to the next row; false at the end of the file. Throws Corrupt for an unclosed quote, for text behind a
+  /// closing quote, and for fields, rows or files beyond all reason.
+  bool next();
+
+  /// The fields of the current row, unquoted and trimmed; valid until next().
+  std::span<const std::string> fields() const { return std::span(fields_).first(count_); }
+
+  /// The line on which the current row starts, from 1.
+  std::uint64_t line() const { return row_line_; }
+
+  const std::filesystem::path& path() const { return source_.path(); }
+
+ private:
+  int get();
+  int peek();
+  void read_field();
+  void read_quoted(std::string& field);
+  void append(std::string& field, int character);
+  void skip_blanks();
+  bool at_field_end();
+  std::string where() const;
+
+  ByteSource source_;
+  int separator_;  ///< as get() tells it: an unsigned byte
+  std::uint64_t max_bytes_;
+  std::vector<std::byte> buffer_;
+  Bytes input_;  ///< the part of buffer_ not used yet
+  std::uint64_t line_ = 1;
+  std::uint64_t row_line_ = 1;
+  std::vector<std::string> fields_;  ///< grows only, so that strings keep their buffers from row to row
+  std::size_t count_ = 0;
+};
+
+}  // namespace trireme::data

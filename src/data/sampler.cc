@@ -1,0 +1,82 @@
+#include "data/sampler.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/error.h"
+#include "base/lanes.h"
+#include "base/random.h"
+
+namespace trireme::data {
+namespace {
+
+/// The order of an epoch lies in memory; more samples than this are a slip of the pen (32 GiB of indices).
+constexpr std::uint64_t kMostShuffled = std::uint64_t{1} << 32;
+
+void check(const SamplerConfig& config) {
+  const auto& [samples, batch, lanes, seed, shuffle] = config;
+  if (samples == 0) fail<InvalidArgument>("there are no samples to train on");
+  if (batch == 0) fail<InvalidArgument>("a batch of 0 samples trains nothing: set --batch to 1 or more");
+  if (lanes == 0) fail<InvalidArgument>("0 lanes hold no samples: set --lanes to 1 or more");
+  if (lanes > samples) {
+    fail<InvalidArgument>("more lanes than samples: {} lanes, {} samples; set --lanes to at most {}", lanes, samples,
+                          samples);
+  }
+  if (batch > samples) {
+    fail<InvalidArgument>("a batch of {} is larger than the data ({} samples); set --batch to at most {}", batch,
+                          samples, samples);
+  }
+  if (lanes > batch) {
+    fail<InvalidArgument>(
+        "more lanes than samples in a batch: {} lanes, batch {}; set --lanes to at most {} or raise --batch", lanes,
+        batch, batch);
+  }
+  if (shuffle && samples > kMostShuffled) {
+    fail<InvalidArgument>("{} samples are too many to shuffle in memory (at most {}): read them in order", samples,
+                          kMostShuffled);
+  }
+}
+
+}  // namespace
+
+Sampler::Sampler(const SamplerConfig& config) : config_(config) { check(config); }
+
+std::uint64_t Sampler::steps_per_epoch() const {
+  return config_.samples / config_.batch + (config_.samples % config_.batch != 0);
+}
+
+std::uint64_t Sampler::epoch_of(Step step) const { return step / steps_per_epoch(); }
+
+/// Position in its epoch's order at which `step` begins. Cannot overflow: it is below config_.samples.
+std::uint64_t Sampler::first_of(Step step) const { return step % steps_per_epoch() * config_.batch; }
+
+std::uint64_t Sampler::batch_size(Step step) const { return std::min(config_.batch, config_.samples - first_of(step)); }
+
+std::vector<std::uint64_t> Sampler::indices(Step step, Lane lane) const {
+  if (lane >= config_.lanes) {
+    fail<InvalidArgument>("there is no lane {} in step {}: lanes are below {}", lane, step, config_.lanes);
+  }
+  const SampleRange range = lane_samples(batch_size(step), config_.lanes, lane);
+  const std::uint64_t first = first_of(step) + range.first;
+  std::vector<std::uint64_t> result(range.count);
+  if (config_.shuffle) {
+    const Order order = order_of(epoch_of(step));
+    std::copy_n(order->data() + first, range.count, result.begin());
+  } else {
+    std::iota(result.begin(), result.end(), first);
+  }
+  return result;
+}
+
+Sampler::Order Sampler::order_of(std::uint64_t epoch) const {
+  // Shuffling under the lock: whoever else asks meanwhile would have to do the same work.
+  const std::scoped_lock lock(mutex_);
+  if (cached_order_ == nullptr || cached_epoch_ != epoch) {
+    cached_order_ = nullptr;  // lets go of the old one before the new one is made
+    cached_order_ = std::make_shared<const std::vector<std::uint64_t>>(shuffled(config_.samples, config_.seed, epoch));
+    cached_epoch_ = epoch;
+  }
+  return cached_order_;
+}
+
+}  // namespace trireme::data

@@ -1,0 +1,310 @@
+#include "dist/world.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <numeric>
+#include <thread>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "dist/fused_reduce.h"
+#include "tensor/torch_dtype.h"
+
+namespace trireme::dist {
+namespace {
+
+using Kind = OpRequest::Kind;
+
+collective::Array bytes_of(torch::Tensor& tensor) { return {DType::kU8, tensor.data_ptr(), tensor.nbytes()}; }
+
+collective::ConstArray bytes_of(const torch::Tensor& tensor) {
+  return {DType::kU8, tensor.data_ptr(), tensor.nbytes()};
+}
+
+/// The same values in memory that can be sent: the tensor's own where that will do.
+torch::Tensor on_host(const torch::Tensor& tensor) { return tensor.detach().to(torch::kCPU).contiguous(); }
+
+void check_defined(const torch::Tensor& tensor, const char* call) {
+  if (!tensor.defined()) fail<InvalidArgument>("{} of a tensor that is not defined", call);
+}
+
+/// A tensor as rows: what its first dimension counts. A number is one row.
+struct Rows {
+  std::int64_t count = 1;
+  std::vector<std::int64_t> shape;  // of one
+
+  explicit Rows(const torch::Tensor& tensor) {
+    if (tensor.dim() == 0) return;
+    count = tensor.size(0);
+    shape = tensor.sizes().slice(1).vec();
+  }
+
+  std::size_t bytes(const torch::Tensor& like) const {
+    auto all = static_cast<std::size_t>(like.element_size());
+    for (const std::int64_t extent : shape) all *= static_cast<std::size_t>(extent);
+    return all;
+  }
+
+  torch::Tensor make(std::int64_t rows, const torch::Tensor& like) const {
+    std::vector<std::int64_t> whole{rows};
+    whole.insert(whole.end(), shape.begin(), shape.end());
+    return torch::empty(whole, torch::TensorOptions(like.scalar_type()));
+  }
+};
+
+/// How a type is called in announcements: those that we do not know are compared by their size only.
+DType requested_type(const torch::Tensor& tensor) { return dtype_of(tensor.scalar_type()).value_or(DType::kU8); }
+
+}  // namespace
+
+std::string World::this_host() {
+  std::array<char, 256> name{};
+  if (::gethostname(name.data(), name.size() - 1) != 0) fail_errno("gethostname");
+  // The name alone is not enough: containers of two machines may be called the same.
+  return std::string(name.data()) + " " + read_file("/proc/sys/kernel/random/boot_id");
+}
+
+World::World(collective::Communicator& ranks, const std::string& host) : ranks_(ranks) { find_neighbours(host); }
+
+World::World(std::unique_ptr<Job> job) : job_(std::move(job)), ranks_(job_->ranks()) {
+  job_->on_failure([this](const std::string& reason) {
+    const std::lock_guard lock(mutex_);
+    for (Channel* channel : channels_) channel->ranks().abort(reason);
+  });
+  find_neighbours(this_host());
+}
+
+World::~World() {
+  if (job_) job_->on_failure(nullptr);
+  for (const auto& reduce : reduces_) reduce->give_up();
+}
+
+void World::find_neighbours(const std::string& host) {
+  Sha256 hash;
+  hash.add(as_bytes(host));
+  const std::string digest = hash.hex();
+  std::vector<char> all(digest.size() * size());
+  ranks_.run(collective::all_gather(collective::ConstArray(DType::kU8, digest.data(), digest.size()),
+                                    collective::Array(DType::kU8, all.data(), all.size())));
+  local_size_ = 0;
+  for (Rank other = 0; other < size(); ++other) {
+    if (digest != std::string_view(all.data() + other * digest.size(), digest.size())) continue;
+    if (other == rank()) local_rank_ = local_size_;
+    ++local_size_;
+  }
+}
+
+torch::Tensor World::all_reduce(const torch::Tensor& tensor, const ReduceOptions& options) {
+  return all_reduce(std::vector{tensor}, options).front();
+}
+
+void World::all_reduce_(torch::Tensor tensor, const ReduceOptions& options) {
+  all_reduce_(std::vector{std::move(tensor)}, options);
+}
+
+std::vector<torch::Tensor> World::all_reduce(const std::vector<torch::Tensor>& tensors, const ReduceOptions& options) {
+  return reduce(tensors, {}, options, /*in_background=*/false).wait_all();
+}
+
+void World::all_reduce_(const std::vector<torch::Tensor>& tensors, const ReduceOptions& options) {
+  reduce(tensors, tensors, options, /*in_background=*/false).wait_all();
+}
+
+Handle World::all_reduce_async(const torch::Tensor& tensor, const ReduceOptions& options) {
+  return all_reduce_async(std::vector{tensor}, options);
+}
+
+Handle World::all_reduce_async_(torch::Tensor tensor, const ReduceOptions& options) {
+  return all_reduce_async_(std::vector{std::move(tensor)}, options);
+}
+
+Handle World::all_reduce_async(const std::vector<torch::Tensor>& tensors, const ReduceOptions& options) {
+  return reduce(tensors, {}, options, /*in_background=*/true);
+}
+
+Handle World::all_reduce_async_(const std::vector<torch::Tensor>& tensors, const ReduceOptions& options) {
+  return reduce(tensors, tensors, options, /*in_background=*/true);
+}
+
+Handle World::reduce(const std::vector<torch::Tensor>& in, const std::vector<torch::Tensor>& out,
+                     const ReduceOptions& options, bool in_background) {
+  std::erase_if(reduces_, [](const auto& reduce) { return reduce->done(); });
+  Handle handle;
+  handle.reduce_ = std::make_shared<Handle::FusedReduce>(in, out, options);
+  handle.reduce_->start(negotiation_, in_background);
+  if (in_background) reduces_.push_back(handle.reduce_);
+  return handle;
+}
+
+torch::Tensor World::all_gather(const torch::Tensor& tensor, const std::string& name) {
+  torch::NoGradGuard no_grad;
+  check_defined(tensor, "all_gather");
+  const Rows rows(tensor);
+  const std::size_t row_bytes = rows.bytes(tensor);
+  Negotiation::Outcome outcome = negotiation_.negotiate({.kind = Kind::kAllGather,
+                                                         .dtype = requested_type(tensor),
+                                                         .count = static_cast<std::uint64_t>(rows.count),
+                                                         .row_bytes = row_bytes},
+                                                        name);
+  std::vector<std::size_t> counts;
+  std::int64_t total = 0;
+  for (const OpRequest& each : outcome.all()) {
+    const std::uint64_t theirs = each.joined() ? 0 : each.count;
+    counts.push_back(theirs * row_bytes);
+    total += static_cast<std::int64_t>(theirs);
+  }
+  torch::Tensor all = rows.make(total, tensor);
+  const torch::Tensor mine = on_host(tensor);
+  ranks_.run(collective::all_gather(bytes_of(mine), bytes_of(all), std::move(counts)));
+  return all.to(tensor.device());
+}
+
+torch::Tensor World::broadcast(const torch::Tensor& tensor, Rank root, const std::string& name) {
+  check_defined(tensor, "broadcast");
+  torch::Tensor copy = tensor.detach().clone();
+  broadcast_(copy, root, name);
+  return copy;
+}
+
+void World::broadcast_(torch::Tensor tensor, Rank root, const std::string& name) {
+  torch::NoGradGuard no_grad;
+  check_defined(tensor, "broadcast");
+  if (root >= size()) fail<InvalidArgument>("broadcast from rank {}: there are {} ranks", root, size());
+  Negotiation::Outcome outcome =
+      negotiation_.negotiate({.kind = Kind::kBroadcast,
+                              .dtype = requested_type(tensor),
+                              .root = root,
+                              .count = static_cast<std::uint64_t>(tensor.numel()),
+                              .row_bytes = static_cast<std::uint64_t>(tensor.element_size())},
+                             name);
+  if (outcome.all()[root].joined()) {
+    fail<InvalidArgument>("broadcast '{}' from rank {}, which has joined and has nothing to say: name another root",
+                          name, root);
+  }
+  torch::Tensor flat = on_host(tensor);
+  ranks_.run(collective::broadcast(bytes_of(flat), root));
+  if (flat.data_ptr() != tensor.data_ptr()) tensor.detach().copy_(flat);
+}
+
+World::Received World::all_to_all(const torch::Tensor& tensor, std::vector<std::int64_t> rows_to,
+                                  const std::string& name) {
+  torch::NoGradGuard no_grad;
+  check_defined(tensor, "all_to_all");
+  const Rows rows(tensor);
+  const auto ranks = static_cast<std::int64_t>(size());
+  if (rows_to.empty() && rows.count % ranks == 0) rows_to.assign(size(), rows.count / ranks);
+  std::int64_t sent = 0;
+  for (const std::int64_t each : rows_to) sent += each;
+  if (static_cast<std::int64_t>(rows_to.size()) != ranks || sent != rows.count ||
+      std::ranges::any_of(rows_to, [](std::int64_t each) { return each < 0; })) {
+    fail<InvalidArgument>("all_to_all: {} rows cannot be dealt to {} ranks so: give how many rows go to each",
+                          rows.count, ranks);
+  }
+  const std::size_t row_bytes = rows.bytes(tensor);
+  negotiation_.negotiate({.kind = Kind::kAllToAll, .dtype = requested_type(tensor), .row_bytes = row_bytes}, name)
+      .contributors();
+  const std::vector<std::size_t> to_rows(rows_to.begin(), rows_to.end());
+  const std::vector<std::size_t> all_rows = gather_row_counts(ranks_, to_rows);
+  std::vector<std::size_t> to;
+  std::vector<std::size_t> from;
+  Received received;
+  std::int64_t total = 0;
+  for (Rank other = 0; other < size(); ++other) {
+    const std::size_t theirs = all_rows[other * size() + rank()];
+    to.push_back(to_rows[other] * row_bytes);
+    from.push_back(theirs * row_bytes);
+    total += received.rows.emplace_back(static_cast<std::int64_t>(theirs));
+  }
+  torch::Tensor arrived = rows.make(total, tensor);
+  const torch::Tensor mine = on_host(tensor);
+  ranks_.run(collective::all_to_all(bytes_of(mine), bytes_of(arrived), std::move(to), std::move(from)));
+  received.tensor = arrived.to(tensor.device());
+  return received;
+}
+
+void World::barrier() { negotiation_.negotiate({.kind = Kind::kBarrier}, {}).contributors(); }
+
+std::map<std::string, double> World::average(const std::map<std::string, double>& metrics, double weight) {
+  std::string names;
+  std::vector<double> sums{weight};
+  for (const auto& [name, value] : metrics) {
+    names += name + " ";
+    sums.push_back(value * weight);
+  }
+  const torch::Tensor all =
+      all_reduce(torch::tensor(sums, torch::kFloat64), {.op = ReduceOp::kSum, .compression = {}, .name = names});
+  std::map<std::string, double> means;
+  std::int64_t at = 1;
+  for (const auto& [name, value] : metrics) means[name] = all[at++].item<double>() / all[0].item<double>();
+  return means;
+}
+
+double World::average(double value, double weight, const std::string& name) {
+  return average({{name, value}}, weight).begin()->second;
+}
+
+Rank World::join() {
+  // Each line is served by a thread of its own: nobody knows on which of them the others will speak next.
+  std::vector<std::exception_ptr> problems(channels_.size());
+  {
+    std::vector<std::jthread> servants;
+    for (std::size_t i = 0; i < channels_.size(); ++i) {
+      servants.emplace_back([channel = channels_[i], &problem = problems[i]] {
+        try {
+          channel->negotiation().join();
+        } catch (...) {
+          problem = std::current_exception();
+        }
+      });
+    }
+    try {
+      const Rank last = negotiation_.join();
+      servants.clear();
+      if (std::ranges::all_of(problems, [](const auto& problem) { return problem == nullptr; })) return last;
+    } catch (const std::exception& problem) {
+      for (Channel* channel : channels_)
+        channel->ranks().abort(problem.what());  // else their servants might wait for long
+      throw;
+    }
+  }
+  for (const std::exception_ptr& problem : problems) {
+    if (problem) std::rethrow_exception(problem);
+  }
+  return rank();
+}
+
+void World::finish() {
+  for (const auto& reduce : reduces_) reduce->wait();
+  // Nobody goes while somebody may still read its memory. Who hears of the end of others here is through as well: they
+  // went because all had arrived.
+  try {
+    barrier();
+  } catch (const PeerLost& gone) {
+    log_debug("others were gone before the last barrier ended here", {{"reason", gone.what()}});
+  }
+  if (job_) job_->membership().leave();
+}
+
+World::Channel::Channel(World& world, const std::string& name)
+    : world_(world), ranks_(world.open(name)), negotiation_(*ranks_) {
+  const std::lock_guard lock(world_.mutex_);
+  world_.channels_.push_back(this);
+}
+
+World::Channel::~Channel() {
+  const std::lock_guard lock(world_.mutex_);
+  std::erase(world_.channels_, this);
+}
+
+std::unique_ptr<collective::Communicator> World::open(const std::string& name) {
+  std::vector<Rank> everybody(size());
+  std::iota(everybody.begin(), everybody.end(), Rank{0});
+  return ranks_.subgroup(fmt::format("{} {}", name, ++channels_opened_), everybody);
+}
+
+std::unique_ptr<World> init() { return std::make_unique<World>(Job::join()); }
+
+}  // namespace trireme::dist

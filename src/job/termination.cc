@@ -1,0 +1,23 @@
+#include "job/termination.h"
+
+#include <atomic>
+#include <csignal>
+
+namespace trireme {
+namespace {
+
+std::atomic<bool> requested{false};
+static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler writes it");
+
+}  // namespace
+
+void leave_on_sigterm() {
+  struct sigaction action {};
+  action.sa_handler = [](int) { requested.store(true); };
+  action.sa_flags = SA_RESTART;
+  ::sigaction(SIGTERM, &action, nullptr);
+}
+
+bool termination_requested() { return requested.load(std::memory_order_relaxed); }
+
+}  // namespace trireme

@@ -1,0 +1,18 @@
+#pragma once
+
+#include "base/deadline.h"
+#include "base/file.h"
+
+namespace trireme::launch {
+
+/// The same open file under a number above 2, close-on-exec, so that arranging a child's 0, 1 and 2 cannot overwrite
+/// it (our own may be closed, and then open() hands them out). An empty one stays empty; empty with errno on failure.
+FileDescriptor above_standard(FileDescriptor file);
+
+/// Marks every open descriptor from `first` on close-on-exec. Async-signal-safe: for the child between fork and exec.
+void close_on_exec_from(int first) noexcept;
+
+/// The time left for ::poll(): rounded up, so that a wait never spins through its last millisecond.
+int milliseconds_left(const Deadline& deadline);
+
+}  // namespace trireme::launch

@@ -1,0 +1,439 @@
+#include "launch/job_runner.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <set>
+#include <thread>
+
+#include "base/deadline.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/random.h"
+#include "base/threads.h"
+#include "cluster/protocol.h"
+#include "launch/log_tail.h"
+#include "launch/process_set.h"
+#include "launch/signal_watcher.h"
+#include "launch/supervisor.h"
+#include "net/connection.h"
+#include "observe/progress.h"
+#include "store/store.h"
+
+namespace trireme::launch {
+namespace {
+
+using cluster::JobPhase;
+using cluster::JobStatus;
+
+observe::ProgressOptions progress_options() {
+  return {.colour = observe::colour_wanted(std::getenv("NO_COLOR"), std::getenv("TERM"))};
+}
+
+observe::Progress describe(const JobStatus& status) {
+  if (status.state == JobPhase::kGathering || status.state == JobPhase::kWaiting) return {.note = status.reason};
+  const auto& now = status.now;
+  const double rate = now.step == 0 ? NAN : now.seconds / static_cast<double>(now.step);
+  const Step left = status.plan.steps - std::min(status.plan.steps, now.step);
+  const Step per_epoch = std::max<Step>(1, status.plan.steps_per_epoch);
+  return {.epoch = now.epoch,
+          .epochs = (status.plan.steps + per_epoch - 1) / per_epoch,
+          .step = now.step,
+          .steps = status.plan.steps,
+          .samples_per_s = now.samples_per_s,
+          .loss = now.loss,
+          .accuracy = now.accuracy,
+          .clock_min = now.clock_min,
+          .clock_max = now.clock_max,
+          .seconds_left = rate * static_cast<double>(left),
+          .note = {}};
+}
+
+/// New lines of a growing file.
+class LogFollower {
+ public:
+  explicit LogFollower(std::filesystem::path path) : path_(std::move(path)) {}
+
+  std::string next_lines() {
+    std::ifstream in(path_, std::ios::binary);
+    in.seekg(static_cast<std::streamoff>(read_));
+    const std::string fresh((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+    const auto end = fresh.rfind('\n');
+    if (end == std::string::npos) return "";
+    read_ += end + 1;
+    return fresh.substr(0, end);
+  }
+
+ private:
+  std::filesystem::path path_;
+  std::size_t read_ = 0;
+};
+
+class JobRunner {
+ public:
+  JobRunner(const JobSpec& spec, const observe::RunFolder& folder)
+      : spec_(spec),
+        folder_(folder),
+        secret_(random_hex(32)),
+        workers_("worker", spec.workers, {.limit = spec.restarts},
+                 [this](std::uint32_t slot) {
+                   return start(fmt::format("worker {}", slot), spec_.worker_argv, place("worker", slot));
+                 }),
+        servers_(
+            "server", spec.servers, {.limit = spec.restarts},
+            [this](std::uint32_t slot) {
+              return start(fmt::format("server {}", slot), {program_beside("trireme"), "serve"}, place("server", slot));
+            }),
+        store_(store::sqlite_store_available()
+                   ? "sqlite:" + std::filesystem::absolute(folder.path() / "master.db").string()
+                   : ""),
+        line_(progress_options()),
+        chief_log_(folder.log("worker 0")) {}
+
+  JobOutcome run() {
+    start_all();
+    while (supervisor_.alive() > 0) {
+      for (const Exit& exit : supervisor_.wait(Deadline::in(100ms), signals_.descriptor())) on_exit(exit);
+      on_signal(signals_.take());
+      watch_master();
+      keep_up();
+    }
+    std::filesystem::remove(folder_.path() / "secret");
+    if (!spec_.quiet) line_.finish();
+    echo();
+    if (failed_processes_ > 0 && failure_.empty()) failure_ = "a process failed";
+    outcome_.status = worst_status(exits_);
+    outcome_.failure = stopping_ && outcome_.status == 0 ? "" : failure_;
+    if (outcome_.status == 0 && !outcome_.failure.empty()) outcome_.status = 1;
+    return outcome_;
+  }
+
+ private:
+  void start_all() {
+    for (const char* leftover : {"master.db", "master.db-wal", "master.db-shm", "master.db.lock"}) {
+      std::filesystem::remove(folder_.path() / leftover);  // of an earlier launch in this folder
+    }
+    write_secret();
+    start_master();
+    servers_.start_all(Deadline::Clock::now());
+    workers_.start_all(Deadline::Clock::now());
+  }
+
+  /// Starts the master, or its successor, and waits until it listens.
+  void start_master() {
+    const auto announce = folder_.path() / "master.json";
+    std::filesystem::remove(announce);
+    std::vector<std::string> argv = {program_beside("trireme"),
+                                     "master",
+                                     "--workers",
+                                     std::to_string(spec_.workers),
+                                     "--min-workers",
+                                     std::to_string(spec_.min_workers),
+                                     "--min-start",
+                                     std::to_string(spec_.min_start),
+                                     "--servers",
+                                     std::to_string(spec_.servers),
+                                     "--replicas",
+                                     std::to_string(spec_.replicas),
+                                     "--wait-for-workers",
+                                     fmt::format("{}", spec_.wait_for_workers),
+                                     "--plan-within",
+                                     fmt::format("{}", spec_.plan_within),
+                                     "--max-views",
+                                     std::to_string(spec_.max_views),
+                                     "--announce",
+                                     announce.string()};
+    if (!store_.empty()) argv.insert(argv.end(), {"--store", store_});
+    master_restarts_.on_start(0, Deadline::Clock::now());
+    start("master", argv, {});
+    const Deadline deadline = Deadline::in(20s);
+    while (!std::filesystem::exists(announce)) {
+      for (const Exit& exit : supervisor_.wait(Deadline::in(5ms))) on_exit(exit);
+      if (deadline.passed() || supervisor_.alive() == 0) {
+        fail<Timeout>("the master did not start; its log ends with:\n{}", tail("master"));
+      }
+    }
+    master_ = nlohmann::json::parse(read_file(announce)).get<net::Address>();
+    connection_.reset();
+  }
+
+  /// For commands that talk to this job later: `trireme scale`. Only its owner may read it.
+  void write_secret() const {
+    const auto path = folder_.path() / "secret";
+    std::filesystem::remove(path);
+    const FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+    const std::string line = secret_ + "\n";
+    if (!file || ::write(file.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
+      fail<IoError>("cannot write {}: {}", path.string(), std::strerror(errno));
+    }
+  }
+
+  pid_t start(const std::string& name, std::vector<std::string> argv, std::map<std::string, std::string> env) {
+    env["TRIREME_SECRET"] = secret_;
+    return supervisor_.start({.name = name, .argv = std::move(argv), .env = std::move(env), .log = folder_.log(name)});
+  }
+
+  std::map<std::string, std::string> place(const std::string& role, std::uint32_t rank) const {
+    std::map<std::string, std::string> env{
+        {"TRIREME_ROLE", role},
+        {"TRIREME_RANK", std::to_string(rank)},
+        {"TRIREME_WORKERS", std::to_string(std::max(spec_.workers, role == "worker" ? rank + 1 : 0))},
+        {"TRIREME_INITIAL_WORKERS", std::to_string(spec_.workers)},
+        {"TRIREME_SERVERS", std::to_string(std::max(spec_.servers, role == "server" ? rank + 1 : 0))},
+        {"TRIREME_MASTER", master_.text()},
+        {"TRIREME_STORE", store_},
+        {"TRIREME_TRANSPORT", spec_.transport},
+        {"TRIREME_THROTTLE", spec_.throttle},
+        {"TRIREME_LATENCY_MS", std::to_string(spec_.latency_ms)},
+        {"TRIREME_TRACE_ALGORITHMS", spec_.trace_algorithms ? "1" : "0"},
+        {"TRIREME_RUN_DIR", folder_.path().string()}};
+    // OpenBLAS has threads of its own, one per core in every worker, which wait by spinning; LibTorch cannot tell it.
+    if (std::getenv("OPENBLAS_NUM_THREADS") == nullptr) {
+      env["OPENBLAS_NUM_THREADS"] =
+          std::to_string(spec_.threads > 0 ? spec_.threads : threads_per_worker(spec_.workers));
+    }
+    return env;
+  }
+
+  /// Null for the master.
+  ProcessSet* crew_of(const std::string& process) {
+    return workers_.has(process) ? &workers_ : servers_.has(process) ? &servers_ : nullptr;
+  }
+
+  std::string tail(const std::string& name) const { return tail_of_log(folder_.log(name), 10); }
+
+  void on_exit(const Exit& exit) {
+    ProcessSet* processes = crew_of(exit.name);
+    if (processes != nullptr && processes->note_end(ProcessSet::slot_of(exit.name), Deadline::Clock::now()))
+      return;  // it was to go
+    const bool bad = (exit.status != 0 || exit.signal != 0) && !exit.by_us;
+    const bool too_late = bad && processes != nullptr && came_too_late(*processes, exit);
+    const bool failed = bad && !too_late;
+    if (failed && processes != nullptr && survive(*processes, exit)) return;
+    if (failed && exit.name == "master" && replace_master(exit)) return;
+    if (!too_late) exits_.push_back(exit);
+    if (failed && ++failed_processes_ == 1) {
+      watch_master(/*at_once=*/true);  // it may know more than an exit status tells
+      // What the master was told by the process itself says most; that its connection ended says least.
+      if (failure_.find(" failed: ") == std::string::npos && failure_.find(" hangs: ") == std::string::npos) {
+        const Exit culprit = find_culprit(exit);
+        failure_ = fmt::format("{} {}; its log ends with:\n{}", culprit.name, culprit.how, tail(culprit.name));
+      }
+      stop(2s);
+    } else if (workers_.gone() && !ending_) {
+      ending_ = true;
+      watch_master(/*at_once=*/true);
+      stop(5s);
+    }
+  }
+
+  /// A process was started again, but when it wanted to take part all was done.
+  bool came_too_late(const ProcessSet& processes, const Exit& exit) {
+    if (exit.signal != 0 || !processes.restarted(ProcessSet::slot_of(exit.name))) return false;
+    watch_master(/*at_once=*/true);
+    return status_.state == JobPhase::kFinished || !outcome_.result.is_null();
+  }
+
+  /// A worker or server ended badly: the others go on if the job can, and it is started again. False if that cannot be.
+  bool survive(ProcessSet& processes, const Exit& exit) {
+    if (stopped_ || stopping_) return false;
+    watch_master(/*at_once=*/true);
+    const bool running = status_.state == JobPhase::kRunning || status_.state == JobPhase::kWaiting;
+    // Before the workers have said what they are up to, whoever was killed is started again and will see.
+    const bool not_said = status_.state == JobPhase::kGathering || (running && status_.plan.steps == 0);
+    if (!(not_said && exit.signal != 0) && !(running && status_.plan.elastic)) return false;
+    const RestartDecision decision = processes.restart(ProcessSet::slot_of(exit.name), Deadline::Clock::now());
+    const std::string end = fmt::format("{} {}; its log ends with:\n{}", exit.name, exit.how, tail(exit.name));
+    say(fmt::format("{} {}: {}", exit.name, exit.how, decision.reason));
+    if (!processes.running() && (!decision.again || decision.avoided)) {  // nobody is left who could carry on meanwhile
+      failure_ =
+          fmt::format("all {} failed too often; the last was {}", &processes == &workers_ ? "workers" : "servers", end);
+      exits_.push_back(exit);
+      stop(2s);
+    }
+    return decision.again || processes.running();
+  }
+
+  /// The master died: its successor goes on with what it had saved, and the others find it.
+  bool replace_master(const Exit& exit) {
+    if (stopped_ || store_.empty() || status_.state == JobPhase::kFailed) return false;
+    const RestartDecision decision = master_restarts_.on_end(0, Deadline::Clock::now());
+    say(fmt::format("the master {}: {}", exit.how, decision.reason));
+    if (!decision.again || decision.avoided) return false;
+    std::this_thread::sleep_until(decision.at);
+    start_master();
+    return true;
+  }
+
+  /// Starts those whose time has come, and as many or as few as somebody has asked for.
+  void keep_up() {
+    if (stopped_ || stopping_ || status_.state == JobPhase::kFinished || status_.state == JobPhase::kFailed) return;
+    const auto now = Deadline::Clock::now();
+    for (ProcessSet* processes : {&workers_, &servers_}) {
+      processes->start_due(now);
+      const std::uint32_t wanted = processes == &workers_ ? status_.wanted_workers : status_.wanted_servers;
+      if (wanted == 0 || wanted == processes->wanted()) continue;
+      say(fmt::format("{} {} are wanted, there were {}", wanted, processes == &workers_ ? "workers" : "servers",
+                      processes->wanted()));
+      processes->resize(wanted, /*to_be_told=*/processes == &workers_,
+                        now);  // servers hear from the master when they may go
+    }
+  }
+
+  /// Others may have ended before the one whose death they heard of: it may take a while to go. Waits a moment for the
+  /// one that the master blames ("worker 1 (pid 71) died: …"); else it is `first`.
+  Exit find_culprit(const Exit& first) {
+    const std::string blamed = failure_.substr(0, failure_.find(" (pid"));
+    if (blamed == first.name || blamed == failure_) return first;
+    for (const Deadline deadline = Deadline::in(2s); !deadline.passed();) {
+      std::optional<Exit> culprit;
+      for (const Exit& exit : supervisor_.wait(Deadline::in(20ms))) {
+        if (ProcessSet* processes = crew_of(exit.name))
+          processes->note_end(ProcessSet::slot_of(exit.name), Deadline::Clock::now());
+        exits_.push_back(exit);
+        if (exit.name == blamed) culprit = exit;
+      }
+      if (culprit) return *culprit;
+      if (supervisor_.alive() == 0) break;
+    }
+    return first;
+  }
+
+  void stop(std::chrono::milliseconds grace) {
+    connection_.reset();
+    supervisor_.stop(grace);
+    stopped_ = true;
+  }
+
+  void on_signal(StopRequest request) {
+    if (request == StopRequest::kNone) return;
+    if (!connection_ && request == StopRequest::kStop) watch_master(/*at_once=*/true);  // it may be a new one
+    if (request == StopRequest::kStopNow || stopping_ || !connection_) {
+      say(request == StopRequest::kStopNow ? "stopping at once" : "stopping");
+      if (request == StopRequest::kStopNow) {
+        connection_.reset();  // the master goes too: nobody to ask
+        supervisor_.kill_now();
+        stopped_ = true;
+      } else {
+        stop(5s);
+      }
+    } else {
+      say("stopping after this step; press Ctrl-C again to stop at once");
+      ask_to_stop();
+    }
+    stopping_ = true;
+  }
+
+  void ask_to_stop() {
+    try {
+      connection_->call<cluster::Done>(cluster::kStop, 0, cluster::StopRequest{"asked to stop"}, Deadline::in(5s),
+                                       "the request to stop");
+    } catch (const Error& problem) {
+      say(fmt::format("the master cannot be asked ({}): ending the processes", problem.what()));
+      stop(5s);
+    }
+  }
+
+  /// Workers that are done but do not exit must not keep everybody.
+  void notice_end(const JobStatus& status) {
+    if (status.state != JobPhase::kFinished) return;
+    if (!finished_by_) finished_by_.emplace(Deadline::in(30s));
+    if (finished_by_->passed()) stop(5s);
+  }
+
+  /// Once. `trireme train` has said it already, for a program of the user's own only the master knows.
+  void tell_plan(const JobStatus& status) {
+    if (!spec_.echo_chief || status.plan.steps == 0 || std::exchange(plan_told_, true)) return;
+    say(fmt::format("{} steps of {} samples, strategy {}", status.plan.steps, status.plan.batch, status.plan.strategy));
+  }
+
+  /// When it is others than before.
+  void tell_stragglers(const JobStatus& status) {
+    std::set<std::uint32_t> slow;
+    for (const cluster::Straggler& straggler : status.stragglers) slow.insert(straggler.slot);
+    if (slow == std::exchange(told_slow_, slow) || slow.empty()) return;
+    say("slow: " + cluster::describe(status.stragglers));
+  }
+
+  void watch_master(bool at_once = false) {
+    if (stopped_ || (!at_once && !next_look_.passed())) return;
+    next_look_ = Deadline::in(100ms);
+    echo();
+    try {
+      if (!connection_) {
+        connection_ = net::Connection::open(loop_, master_,
+                                            {.secret = secret_,
+                                             .transport = net::Transport::kTcp,
+                                             .peer_name = "the master",
+                                             .deadline = Deadline::in(2s)});
+      }
+      const auto status =
+          connection_->call<JobStatus>(cluster::kStatus, 0, cluster::Done{}, Deadline::in(2s), "its status");
+      if (!status.result.is_null()) outcome_.result = status.result;
+      if (!status.result.is_null()) outcome_.result["clock_spread_max"] = status.spread_max;
+      if (status.state == JobPhase::kFailed) failure_ = status.reason;
+      status_ = status;
+      notice_end(status);
+      tell_plan(status);
+      tell_stragglers(status);
+      if (!spec_.quiet && status.state != JobPhase::kFinished) line_.update(describe(status));
+    } catch (const Error& problem) {
+      connection_.reset();
+      log_debug("no word from the master", {{"reason", problem.what()}});
+    }
+  }
+
+  void echo() {
+    if (!spec_.echo_chief || spec_.quiet) return;
+    if (const std::string lines = chief_log_.next_lines(); !lines.empty()) line_.print_above(lines);
+  }
+
+  void say(const std::string& text) {
+    if (!spec_.quiet) line_.print_above(text);
+  }
+
+  const JobSpec& spec_;
+  const observe::RunFolder& folder_;
+  const std::string secret_;
+  SignalWatcher signals_;
+  Supervisor supervisor_;
+  ProcessSet workers_;
+  ProcessSet servers_;
+  // One that has been in charge for a while does not fail at the start again and again.
+  RestartPolicy master_restarts_{{.limit = 10, .next_pause = 50ms, .longest_pause = 1s, .forgive_after = 5s}};
+  const std::string store_;  // where the master keeps what must outlive it; empty = it cannot be replaced
+  observe::ProgressLine line_;
+  LogFollower chief_log_;
+  net::EventLoop loop_{"launch-net", 1};
+  net::Address master_;
+  std::shared_ptr<net::Connection> connection_;
+  Deadline next_look_ = Deadline::in(0s);
+  std::optional<Deadline> finished_by_;
+  JobStatus status_;         // the master's last word
+  std::vector<Exit> exits_;  // those that count for the status
+  std::uint32_t failed_processes_ = 0;
+  bool stopping_ = false;  // a person asked
+  bool stopped_ = false;   // the processes were told
+  bool ending_ = false;
+  bool plan_told_ = false;
+  std::set<std::uint32_t> told_slow_;  // workers that were said to be slow
+  std::string failure_;
+  JobOutcome outcome_;
+};
+
+}  // namespace
+
+JobOutcome run_job(const JobSpec& spec, const observe::RunFolder& folder) { return JobRunner(spec, folder).run(); }
+
+std::string program_beside(const std::string& name) {
+  return (std::filesystem::read_symlink("/proc/self/exe").parent_path() / name).string();
+}
+
+}  // namespace trireme::launch

@@ -1,0 +1,42 @@
+#include "launch/log_tail.h"
+
+#include <algorithm>
+#include <fstream>
+
+namespace trireme::launch {
+namespace {
+
+constexpr std::streamoff kMostBytes = 64 * 1024;
+
+/// Up to kMostBytes from the end of the file, beginning with a whole line where there is one.
+std::string end_of_file(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary | std::ios::ate);
+  const std::streamoff size = in.tellg();
+  if (!in || size <= 0) return "";
+  const std::streamoff take = std::min(size, kMostBytes);
+  std::string text(static_cast<std::size_t>(take), '\0');
+  in.seekg(size - take);
+  in.read(text.data(), take);
+  text.resize(static_cast<std::size_t>(in.gcount()));
+  if (take < size) {
+    if (const std::size_t cut = text.find('\n'); cut != std::string::npos) text.erase(0, cut + 1);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string tail_of_log(const std::filesystem::path& path, std::size_t lines) {
+  std::string text = end_of_file(path);
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  std::size_t begin = text.size();
+  for (; lines > 0 && begin > 0; --lines) {
+    const std::size_t newline = text.rfind('\n', begin - 1);
+    if (newline == std::string::npos) return text;
+    begin = newline;
+  }
+  if (begin < text.size()) ++begin;  // step over the newline before the first line wanted
+  return text.substr(begin);
+}
+
+}  // namespace trireme::launch

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/deadline.h"
+
+namespace trireme::launch {
+
+struct RestartOptions {
+  std::uint32_t limit = 3;                       ///< restarts of one slot before it is avoided; 0 = none at all
+  std::chrono::milliseconds first_pause = 0ms;   ///< before the first restart
+  std::chrono::milliseconds next_pause = 500ms;  ///< before the second; doubles from there
+  std::chrono::milliseconds longest_pause = 30s;
+  std::chrono::milliseconds forgive_after = 60s;  ///< whoever ran this long has a clean record again
+  std::chrono::milliseconds avoid_for = 60s;      ///< how long a slot that failed too often is left alone; doubles
+};
+
+/// What is to be done about a process that ended, and why.
+struct RestartDecision {
+  bool again = false;                   ///< start it again
+  Deadline::Clock::time_point at = {};  ///< when
+  bool avoided = false;                 ///< it failed too often: not before a long pause
+  std::string reason;
+};
+
+/// When to start which process again. Counts per slot, not per host: one bad program does not condemn its neighbours.
+/// A value: time is given to it.
+class RestartPolicy {
+ public:
+  using Time = Deadline::Clock::time_point;
+
+  explicit RestartPolicy(RestartOptions options = {}) : options_(options) {}
+
+  void on_start(std::uint32_t slot, Time now);
+  RestartDecision on_end(std::uint32_t slot, Time now);
+
+ private:
+  struct Record {
+    Time started;
+    std::uint32_t failures = 0;  // since it was last forgiven
+    std::uint32_t avoided = 0;   // how often
+  };
+
+  RestartOptions options_;
+  std::map<std::uint32_t, Record> records_;
+};
+
+}  // namespace trireme::launch

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+
+#include "cluster/protocol.h"
+#include "net/connection.h"
+
+namespace trireme::launch {
+
+/// A run that is going on, through its master, which the run's folder tells of. One thread.
+class RunningJob {
+ public:
+  /// Throws InvalidArgument if the folder is not that of a run that is going on, PeerLost if its master is gone.
+  explicit RunningJob(const std::filesystem::path& run);
+
+  cluster::JobStatus status();
+  void scale(const cluster::ScaleRequest& request);
+  void stop(const std::string& reason);
+
+ private:
+  net::EventLoop loop_{"job-net", 1};
+  std::shared_ptr<net::Connection> master_;
+};
+
+}  // namespace trireme::launch

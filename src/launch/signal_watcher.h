@@ -1,0 +1,59 @@
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <csignal>
+#include <optional>
+
+#include "base/deadline.h"
+#include "base/file.h"
+
+namespace trireme::launch {
+
+/// What the person at the terminal wants.
+enum class StopRequest {
+  kNone,
+  kStop,     ///< the first signal: end politely
+  kStopNow,  ///< a second one: end at once
+};
+
+struct SignalWatcherOptions {
+  /// Signals this close to the first are one request: `timeout` and some job managers send theirs to the process and
+  /// then to its group. No hand is that fast.
+  std::chrono::milliseconds together = 200ms;
+};
+
+/// Turns SIGINT, SIGTERM and SIGHUP into something a loop can poll for, while it lives.
+///
+/// A signal that was ignored when the watcher was made stays ignored (nohup, background jobs). Signals are caught by
+/// a handler that writes to a pipe, so threads that exist already need no mask. At most one watcher at a time, since
+/// handlers belong to the process; the destructor restores those that were there. Use it from one thread.
+class SignalWatcher {
+ public:
+  /// Throws IoError if the system refuses a pipe.
+  explicit SignalWatcher(SignalWatcherOptions options = {});
+  ~SignalWatcher();
+  SignalWatcher(const SignalWatcher&) = delete;
+  SignalWatcher& operator=(const SignalWatcher&) = delete;
+
+  /// Readable when take() has news.
+  int descriptor() const { return read_end_.get(); }
+
+  /// What was asked since the last call; kNone if nothing new. Never waits.
+  StopRequest take();
+
+  /// The first signal caught, or 0: a stopped program returns 128 + this.
+  int signal() const { return signal_; }
+
+ private:
+  static constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP};
+
+  SignalWatcherOptions options_;
+  FileDescriptor read_end_;
+  FileDescriptor write_end_;
+  std::array<std::optional<struct sigaction>, kSignals.size()> before_;  // none: ignored, left alone
+  int signal_ = 0;
+  std::chrono::nanoseconds first_at_{};
+};
+
+}  // namespace trireme::launch

@@ -1,0 +1,311 @@
+#include "master/job_state.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/log.h"
+
+namespace trireme::master {
+namespace {
+
+constexpr auto kFindUsWithin = 5s;  // how long the members of a master that died may take to find the next one
+constexpr auto kOwnAbsence = 1s;    // without a tick: this process was stopped, or had no processor
+
+}  // namespace
+
+JobState::JobState(MasterOptions options)
+    : options_(std::move(options)),
+      started_(Clock::now()),
+      last_tick_(started_),
+      log_(options_.log_entry),
+      wanted_workers_(options_.shape.workers),
+      wanted_servers_(options_.shape.servers) {
+  if (options_.shape.workers == 0) fail<InvalidArgument>("a job needs at least one worker");
+  if (!options_.log_entry.saved.empty()) take_over(parse_saved_job(options_.log_entry.saved));
+}
+
+cluster::JobStatus JobState::status() const {
+  cluster::JobStatus status{.state = state_,
+                            .reason = state_ == cluster::JobPhase::kGathering ? "waiting for " + missing() : reason_,
+                            .view = view_.view,
+                            .plan = plan_.value_or(cluster::Plan{}),
+                            .now = metrics_.now(Clock::now()),
+                            .spread_max = metrics_.spread_max(),
+                            .clocks = metrics_.clocks(),
+                            .workers = {},
+                            .servers = {},
+                            .others = {},
+                            .stragglers = stragglers_,
+                            .copies_due = copies_due(view_, server_target()),
+                            .wanted_workers = wanted_workers_,
+                            .wanted_servers = wanted_servers_,
+                            .result = result_};
+  for (const cluster::MemberInfo& worker : view_.workers) status.workers.push_back(worker.slot);
+  for (const cluster::MemberInfo& server : view_.servers) status.servers.push_back(server.slot);
+  for (const ViewCandidate& worker : members_.candidates()) {
+    if (!worker.in_view && view_.view > 0) status.others.push_back(worker.slot);
+  }
+  return status;
+}
+
+bool JobState::no_members_left() const {
+  return std::ranges::none_of(members_.all(), [](const auto& entry) { return entry.second.alive(); });
+}
+
+LeasePlan JobState::lease_plan() const {
+  return {.total = plan_->leased ? plan_->steps * plan_->lanes : 0,
+          .workers = options_.shape.workers,
+          .pause_every = plan_->pause_every * plan_->lanes};
+}
+
+// ---- What outlives the master.
+
+/// Goes on with the job of a master that died.
+void JobState::take_over(const SavedJob& saved) {
+  state_ = saved.state;
+  reason_ = saved.reason;
+  view_ = saved.view;
+  next_member_ = saved.next_member;
+  wanted_workers_ = saved.wanted_workers;
+  wanted_servers_ = saved.wanted_servers;
+  stop_ = saved.stop;
+  result_ = saved.result;
+  plan_ = saved.plan;
+  if (plan_) {
+    metrics_ = MetricsAggregator(*plan_, options_.shape.workers, Clock::now());
+    leases_ = LeaseTable(lease_plan(), saved.leases);
+  }
+  members_.remember(view_, Clock::now() + kFindUsWithin - options_.hang_after);
+  log_info("takes over the job",
+           {{"view", view_.view}, {"state", to_string(state_)}, {"members", members_.all().size()}});
+}
+
+/// While this process did not run, it heard from nobody, and members may have looked for another master: that they were
+/// silent, and that their connections ended meanwhile, says nothing about them. They come back, or are given up later.
+void JobState::notice_own_absence(Clock::time_point now) {
+  const auto absent = now - std::exchange(last_tick_, now);
+  if (absent < kOwnAbsence || view_.view == 0 || ended()) return;
+  log_warn("this master did not run for a while: its members get time to come back", {{"seconds", seconds(absent)}});
+  grace_until_ = now + kFindUsWithin;  // what they sent before they gave up may still be read first
+  for (auto& [id, member] : members_.all()) {
+    if (member.alive() && !member.waits_for_view) give_time_to_come_back(member, now);  // who waits stays connected
+  }
+}
+
+void JobState::give_time_to_come_back(Member& member, Clock::time_point now) const {
+  member.session = 0;
+  member.heard = false;
+  member.last_heard = now + kFindUsWithin - options_.hang_after;
+}
+
+/// Saves what there is now, with `view` as the view. False if that failed: it is tried again later.
+bool JobState::save(const cluster::ViewInfo& view) {
+  leases_changed_ = false;
+  return log_.save({.state = view.view > view_.view ? cluster::JobPhase::kRunning : state_,
+                    .reason = reason_,
+                    .view = view,
+                    .next_member = next_member_,
+                    .wanted_workers = wanted_workers_,
+                    .wanted_servers = wanted_servers_,
+                    .stop = stop_,
+                    .plan = plan_,
+                    .leases = leases_.memory(),
+                    .result = result_});
+}
+
+// ---- What members ask.
+
+void JobState::join(const net::SessionPtr& session, const net::FrameHeader& header,
+                    const cluster::JoinRequest& request) {
+  const std::string who = fmt::format("{} {}", to_string(request.role), request.slot);
+  if (state_ == cluster::JobPhase::kFinished) return session->reply(header, cluster::JoinReply{.over = true});
+  if (state_ == cluster::JobPhase::kFailed) fail<StaleView>("{} cannot join: the job has failed: {}", who, reason_);
+  Member* member = members_.find(request.member);
+  if (member == nullptr || !member->alive()) member = &admit(session->id(), request, who);
+  member->last_heard = Clock::now();
+  member->heard = true;
+  member->done = request.done;
+  leases_.give_back(member->info.id);
+  if (request.as_learner && can_be_learner(*member)) return session->reply(header, receive(*member));
+  member->waits_for_view.emplace(session, header);
+  if (!member->in_view && member->info.slot >= wanted(request.role)) return release(*member);
+  if (member->in_view && !request.done) {
+    log_info("cannot go on in this view", {{"member", who}, {"view", request.view}, {"reason", request.reason}});
+  }
+  consider_view();
+}
+
+/// While the others are at work, a newcomer need not keep them waiting for what it can do without them. One for whom
+/// there is no room waits in reserve, and costs them nothing.
+bool JobState::can_be_learner(const Member& member) const {
+  return member.state.role == cluster::Role::kWorker && !member.in_view && state_ == cluster::JobPhase::kRunning &&
+         elastic() && !broken_ && view_.workers.size() < most_workers();
+}
+
+/// The present view with the guest at its end.
+cluster::JoinReply JobState::receive(const Member& learner) const {
+  cluster::JoinReply reply{.member = learner.info.id, .learner = true, .view = view_};
+  reply.view.workers.push_back(learner.info);
+  reply.view.lane_costs.clear();
+  return reply;
+}
+
+/// One that waits is not needed any more.
+void JobState::release(Member& member) {
+  member.answer({.member = member.info.id, .over = true});
+  member.state.left = true;
+}
+
+/// A process that was no member yet, or is no member any more.
+Member& JobState::admit(std::uint64_t session, const cluster::JoinRequest& request, const std::string& who) {
+  const std::uint32_t limit = wanted(request.role);
+  if (request.slot >= limit) {
+    fail<InvalidArgument>("{} cannot join: this job has {} {}s", who, limit, to_string(request.role));
+  }
+  if (state_ != cluster::JobPhase::kGathering && !elastic()) {
+    fail<StaleView>("{} cannot join: the job is {}", who, to_string(state_));
+  }
+  const Member* other = members_.living(request.role, request.slot);
+  if (other != nullptr && !other->heard && elastic()) {
+    lose(*members_.find(other->info.id), fmt::format("another process has come in the place of {}", who));
+  } else if (other != nullptr) {
+    fail<InvalidArgument>("{} has joined already (pid {}): two processes have the same role and rank", who,
+                          other->state.pid);
+  }
+  const cluster::MemberId id = next_member_++;
+  Member& member =
+      members_.add({.id = id, .slot = request.slot, .pid = request.pid, .address = request.address}, request.role);
+  member.session = session;
+  log_info("joined",
+           {{"member", who}, {"id", id}, {"pid", request.pid}, {"missing", view_.view == 0 ? missing() : ""}});
+  return member;
+}
+
+cluster::HeartbeatReply JobState::heartbeat(std::uint64_t session, const cluster::Heartbeat& beat) {
+  cluster::HeartbeatReply reply{.stop = stop_,
+                                .over = state_ == cluster::JobPhase::kFinished,
+                                .abort = state_ == cluster::JobPhase::kFailed ? reason_ : "",
+                                .view = view_.view};
+  Member* member = members_.find(beat.member);
+  if (member == nullptr || !member->alive()) {
+    reply.expelled = !ended();
+    return reply;
+  }
+  member->last_heard = Clock::now();
+  member->heard = true;
+  member->session = session;  // it may have come from a master that died
+  if (member->state.role == cluster::Role::kServer) {
+    reply.over = reply.over || (member->in_view && may_go(*member, view_, server_target()));
+    metrics_.set_clocks(beat.clocks);
+    heed_reports(beat.member, beat.shards);
+    return reply;
+  }
+  if (regroups() && member->in_view && !member->waits_for_view) {
+    reply.regroup = broken_ || others_wait() ? cluster::Regroup::kNow : cluster::Regroup::kAfterStep;
+    reply.reason = broken_ ? last_failure_ : decision_.reason;
+  }
+  if (!plan_ || !member->in_view) return reply;
+  metrics_.add(member->state.slot, beat.work, Clock::now());
+  if (beat.last) metrics_.close_row(Clock::now());
+  if (is_chief(beat.member)) reply.rows = metrics_.take_rows();
+  return reply;
+}
+
+void JobState::set_plan(const cluster::Plan& plan) {
+  if (!plan_) {
+    plan_ = plan;
+    metrics_ = MetricsAggregator(plan, options_.shape.workers, Clock::now());
+    leases_ = LeaseTable(lease_plan());
+  } else if (!(*plan_ == plan)) {
+    fail<InvalidArgument>(
+        "the workers do not agree on the length of the job: {} here, {} from this one; do all run "
+        "the same program with the same flags?",
+        nlohmann::json(*plan_).dump(), nlohmann::json(plan).dump());
+  }
+  if (broken_ && !elastic()) return fail_job(last_failure_);
+  save();
+  consider_view();
+}
+
+/// Work for an asynchronous worker. Words of an earlier view do not count: somebody may have gone back to a checkpoint
+/// since.
+cluster::LeaseReply JobState::lease(const cluster::LeaseRequest& request) {
+  const Member* member = members_.find(request.member);
+  if (member == nullptr || !member->in_view || request.view != view_.view) {
+    fail<StaleView>("work is leased to the members of view {}: rejoin the job", view_.view);
+  }
+  for (const cluster::UnitRange& range : request.finished) leases_.finish(range);
+  if (request.saved > 0) {
+    leases_.pass(request.saved);
+    last_pause_ = Clock::now();
+  }
+  if (seconds(Clock::now() - last_pause_) < plan_->pause_apart_s) leases_.skip_pause();
+  leases_changed_ = true;
+  cluster::LeaseReply reply{.over = leases_.over(), .finished = leases_.finished()};
+  if (reply.over || !request.more) return reply;
+  if (regroups()) fail<StaleView>("the workers have to meet in another view: {}", decision_.reason);
+  reply.save = leases_.paused() && is_chief(request.member);
+  reply.range = leases_.next(request.member);
+  return reply;
+}
+
+void JobState::rewind(const cluster::RewindRequest& request) {
+  if (request.view != view_.view || !is_chief(request.member)) {
+    fail<StaleView>("only the chief of view {} can go back to a checkpoint", view_.view);
+  }
+  if (leases_.finished() > request.units) {
+    log_warn("work is done again from a checkpoint on", {{"units", request.units}, {"were", leases_.finished()}});
+  }
+  leases_.rewind(request.units);
+  save();
+}
+
+void JobState::set_result(const cluster::ResultReport& report) {
+  result_ = report.result;
+  save();
+}
+
+void JobState::stop(const cluster::StopRequest& request) {
+  if (!stop_) log_info("the job is to stop", {{"reason", request.reason}});
+  stop_ = true;
+  if (plan_ && plan_->leased) leases_.stop_early(plan_->lanes);
+  if (state_ == cluster::JobPhase::kRunning) reason_ = request.reason;
+  save();
+}
+
+void JobState::scale(const cluster::ScaleRequest& request) {
+  if (plan_ && !elastic()) fail<InvalidArgument>("members cannot come and go in a job that is not elastic");
+  if (request.servers > 0 && view_.servers.empty()) fail<InvalidArgument>("this job has no parameter servers");
+  if (request.workers > 0) wanted_workers_ = request.workers;
+  if (request.servers > 0) wanted_servers_ = request.servers;
+  log_info("the number of processes is to change", {{"workers", wanted_workers_}, {"servers", wanted_servers_}});
+  save();
+  for (auto& [id, member] : members_.all()) {  // who only waits to take part is not needed
+    if (member.info.slot < wanted(member.state.role) || member.in_view || !member.waits_for_view) continue;
+    release(member);
+  }
+  consider_view();
+}
+
+void JobState::leave(const cluster::LeaveNotice& notice) {
+  Member* member = members_.find(notice.member);
+  if (member == nullptr) fail<StaleView>("this process is not a member");
+  member->state.left = true;
+  member->waits_for_view.reset();
+  leases_.give_back(notice.member);
+  const bool worker = member->state.role == cluster::Role::kWorker;
+  if (worker) metrics_.leave(member->state.slot);
+  log_info("left", {{"member", member->name()}, {"failure", notice.failure}});
+  if (!notice.failure.empty()) fail_job(fmt::format("{} failed: {}", member->name(), notice.failure));
+  const bool work_left = members_.any_alive(cluster::Role::kWorker);
+  const bool achieved = is_chief(notice.member) && !result_.is_null();
+  const bool through = elastic() ? achieved || (!work_left && stop_) : !work_left;
+  if (through && !ended()) finish_job();
+  if (elastic() && worker && member->in_view && !view_.servers.empty()) {
+    broken_ = true;  // at the servers the others may wait for its gradients
+    last_failure_ = member->name() + " has left";
+  }
+  consider_view();
+}
+
+}  // namespace trireme::master

@@ -1,0 +1,115 @@
+#pragma once
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "master/lease_table.h"
+#include "master/master.h"
+#include "master/master_log.h"
+#include "master/member_table.h"
+#include "master/metrics_aggregator.h"
+#include "master/shard_plan.h"
+
+namespace trireme::master {
+
+/// What the master knows of its job, and what it does about it: all of it but threads and locks. Every call is made
+/// with the master's lock held. What is refused is thrown.
+class JobState {
+ public:
+  explicit JobState(MasterOptions options);
+
+  cluster::JobStatus status() const;
+  bool ended() const { return state_ == cluster::JobPhase::kFailed || state_ == cluster::JobPhase::kFinished; }
+  bool lost_leadership() const { return log_.lost_leadership(); }
+  bool no_members_left() const;
+
+  // ---- What members ask. See protocol.h.
+
+  /// Answered when there is a view with this process in it.
+  void join(const net::SessionPtr& session, const net::FrameHeader& header, const cluster::JoinRequest& request);
+  cluster::HeartbeatReply heartbeat(std::uint64_t session, const cluster::Heartbeat& beat);
+  void set_plan(const cluster::Plan& plan);
+  cluster::LeaseReply lease(const cluster::LeaseRequest& request);
+  void rewind(const cluster::RewindRequest& request);
+  void set_result(const cluster::ResultReport& report);
+  void stop(const cluster::StopRequest& request);
+  void scale(const cluster::ScaleRequest& request);
+  void leave(const cluster::LeaveNotice& notice);
+
+  // ---- What happens by itself.
+
+  /// A connection has ended: whoever was behind it is dead.
+  void disconnected(std::uint64_t session);
+
+  /// Looks at the time; called every now and then.
+  void tick();
+
+ private:
+  using Clock = Deadline::Clock;
+
+  bool elastic() const { return plan_ && plan_->elastic; }
+  bool is_chief(cluster::MemberId member) const { return !view_.workers.empty() && view_.workers.front().id == member; }
+  std::string missing() const { return describe_missing(options_.shape, members_.states()); }
+  ServerTarget server_target() const { return {.servers = wanted_servers_, .copies = 1 + options_.shape.replicas}; }
+  std::uint32_t wanted(cluster::Role role) const {
+    return role == cluster::Role::kWorker ? wanted_workers_ : wanted_servers_;
+  }
+  std::uint32_t most_workers() const { return std::min(plan_->lanes, wanted_workers_); }  // one lane each, at least
+  LeasePlan lease_plan() const;
+
+  void take_over(const SavedJob& saved);
+  bool save(const cluster::ViewInfo& view);
+  void save() { save(view_); }
+
+  Member& admit(std::uint64_t session, const cluster::JoinRequest& request, const std::string& who);
+  bool can_be_learner(const Member& member) const;
+  cluster::JoinReply receive(const Member& learner) const;
+  void release(Member& member);
+  bool plan_is_due() const;
+  void consider_view();
+  ViewInputs view_inputs() const;
+  void watch_paces();
+  bool regroups() const { return decision_.kind == ViewDecision::Kind::kRegroup; }
+  bool others_wait() const;
+  void wait_for_members();
+  void form_view(std::vector<cluster::MemberId> workers, std::string because);
+  void end_gathering();
+  void heed_reports(cluster::MemberId from, const cluster::ShardReports& reply);
+  void notice_own_absence(Clock::time_point now);
+  void give_time_to_come_back(Member& member, Clock::time_point now) const;
+  void judge(Member& member, Clock::time_point now);
+  void lose(Member& member, const std::string& reason);
+  void finish_job();
+  void fail_job(const std::string& reason);
+
+  const MasterOptions options_;
+  const Clock::time_point started_;
+  Clock::time_point last_tick_;
+  Clock::time_point grace_until_{};  // until then the end of a connection is no death
+  MasterLog log_;
+  cluster::JobPhase state_ = cluster::JobPhase::kGathering;
+  std::string reason_;
+  Clock::time_point waiting_since_{};
+  bool stop_ = false;
+  std::uint32_t wanted_workers_;
+  std::uint32_t wanted_servers_;
+  cluster::ViewInfo view_;
+  bool broken_ = false;       // a member of the view is gone
+  std::string last_failure_;  // who it was
+  ViewDecision decision_;     // about the present view
+  cluster::MemberId next_member_ = 1;
+  MemberTable members_;
+  std::optional<cluster::Plan> plan_;
+  MetricsAggregator metrics_;
+  LeaseTable leases_;
+  bool leases_changed_ = false;  // and not saved
+  Clock::time_point last_pause_ = Clock::now();
+  std::vector<cluster::Straggler> stragglers_;
+  std::vector<double> lane_costs_;  // that the lanes should be dealt out by; empty = no change
+  Clock::time_point view_since_{};
+  nlohmann::json result_;
+};
+
+}  // namespace trireme::master

@@ -1,0 +1,217 @@
+// How the master's job goes from one view to the next, and who is given up.
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "master/job_state.h"
+
+namespace trireme::master {
+namespace {
+
+constexpr auto kPacesSettle = 3s;
+
+}  // namespace
+
+/// Does what has to be done about the view, if anything.
+void JobState::consider_view() {
+  if (ended() || !log_.leading()) return;
+  if (view_.view == 0) {
+    if (missing().empty()) form_view(members_.workers(), "all are here");
+    return;
+  }
+  if (!elastic()) return;
+  decision_ = decide_view(view_inputs());
+  switch (decision_.kind) {
+    case ViewDecision::Kind::kKeep:
+    case ViewDecision::Kind::kRegroup:
+      return;
+    case ViewDecision::Kind::kWait:
+      return wait_for_members();
+    case ViewDecision::Kind::kForm:
+      if (members_.any_server_unheard()) return;  // it will come soon, or be given up
+      return form_view(decision_.workers, decision_.reason);
+  }
+}
+
+ViewInputs JobState::view_inputs() const {
+  return {.shape = options_.shape,
+          .most_workers = most_workers(),
+          .broken = broken_,
+          .no_server = !view_.shards.empty() && !members_.any_alive(cluster::Role::kServer),
+          .balance = lane_costs_.empty() ? "" : "lanes move to faster workers: " + describe(stragglers_),
+          .place_anew = why_place_anew(view_, members_, server_target()),
+          .workers = members_.candidates()};
+}
+
+/// Who is slow, and whether that is worth another deal of the lanes. A measurement takes a while to settle, and who is
+/// slow for a moment need not be named, nor give anything away.
+void JobState::watch_paces() {
+  if (!plan_ || view_.workers.empty() || Clock::now() - view_since_ < kPacesSettle) return;
+  std::vector<cluster::LanePace> paces;
+  std::vector<double> lane_seconds;
+  for (const cluster::MemberInfo& worker : view_.workers) {
+    lane_seconds.push_back(metrics_.lane_seconds(worker.slot));
+    paces.push_back({worker.slot, lane_seconds.back()});
+  }
+  const auto found = cluster::find_stragglers(paces, stragglers_);
+  if (!std::ranges::equal(found, stragglers_, {}, &cluster::Straggler::slot, &cluster::Straggler::slot)) {
+    log_warn(found.empty() ? "no worker is slow any more" : "slow: " + describe(found));
+  }
+  stragglers_ = found;
+  if (!plan_->balance || plan_->leased || !lane_costs_.empty()) return;
+  lane_costs_ = cluster::better_costs(plan_->lanes, view_.deal(plan_->lanes), lane_seconds);
+}
+
+/// With servers, workers need not agree on the step after which they meet: some may be there already, and the rest wait
+/// for them at the servers.
+bool JobState::others_wait() const {
+  return !view_.servers.empty() && std::ranges::any_of(members_.candidates(), [](const ViewCandidate& worker) {
+    return worker.in_view && worker.ready && !worker.done;
+  });
+}
+
+void JobState::wait_for_members() {
+  if (state_ == cluster::JobPhase::kWaiting) return;
+  state_ = cluster::JobPhase::kWaiting;
+  waiting_since_ = Clock::now();
+  reason_ =
+      fmt::format("waiting for more: {}; gives up in {:.0f} s", decision_.reason, seconds(options_.wait_for_members));
+  log_warn(reason_);
+}
+
+void JobState::form_view(std::vector<cluster::MemberId> workers,
+                         std::string because) {  // copies: the decision ends here
+  if (options_.max_views > 0 && view_.view >= options_.max_views) {
+    return fail_job(
+        fmt::format("the {} memberships that are allowed have passed (--max-views); the last one ended "
+                    "because {}",
+                    options_.max_views, last_failure_.empty() ? because : last_failure_));
+  }
+  cluster::ViewInfo next{.view = view_.view + 1};
+  for (const cluster::MemberId id : workers) {
+    next.workers.push_back(members_.all().at(id).info);
+    if (next.workers.back().since == 0) next.workers.back().since = next.view;
+  }
+  const bool same_workers =
+      std::ranges::equal(next.workers, view_.workers, {}, &cluster::MemberInfo::id, &cluster::MemberInfo::id);
+  if (same_workers) next.lane_costs = lane_costs_.empty() ? view_.lane_costs : lane_costs_;
+  place_shards(next, view_, members_, server_target());
+  if (!save(next)) return;
+  view_ = std::move(next);
+  members_.enter(view_);
+  broken_ = false;
+  lane_costs_.clear();
+  view_since_ = Clock::now();
+  state_ = cluster::JobPhase::kRunning;
+  reason_ = fmt::format("view {}: {} workers and {} servers ({})", view_.view, view_.workers.size(),
+                        view_.servers.size(), because);
+  log_info(reason_);
+  for (auto& [id, member] : members_.all()) {
+    if (member.in_view && member.waits_for_view) member.answer({.member = id, .view = view_});
+  }
+  decision_ = {};
+}
+
+void JobState::end_gathering() {
+  const std::vector<cluster::MemberId> here = members_.workers();
+  const bool servers_here = missing().find("server") == std::string::npos;
+  if (options_.shape.min_start > 0 && here.size() >= options_.shape.min_start && servers_here) {
+    return form_view(here, fmt::format("{} did not come in time", missing()));
+  }
+  fail_job(fmt::format("{} did not join within {:.0f} s; see their logs", missing(), seconds(options_.gather_within)));
+}
+
+/// What a server says about the copies of its shards.
+void JobState::heed_reports(cluster::MemberId from, const cluster::ShardReports& reply) {
+  if (reply.view != view_.view || !elastic()) return;
+  if (cluster::apply_reports(view_.shards, from, reply.reports)) save();
+  for (const cluster::ShardReport& report : reply.reports) {
+    Member* replica = report.failure.empty() ? nullptr : members_.find(report.replica);
+    if (replica != nullptr && replica->alive() && replica->in_view) {  // it lives, but its primary cannot reach it
+      lose(*replica, fmt::format("{} does not get updates any more: {}", replica->name(), report.failure));
+    }
+  }
+}
+
+void JobState::disconnected(std::uint64_t session) {
+  const auto now = Clock::now();
+  notice_own_absence(now);
+  for (auto& [id, member] : members_.all()) {
+    if (member.session != session) continue;
+    if (now < grace_until_ && !member.waits_for_view) {
+      give_time_to_come_back(member, now);
+      continue;
+    }
+    member.state.disconnected = true;
+    member.waits_for_view.reset();
+    judge(member, now);
+  }
+  consider_view();
+}
+
+void JobState::tick() {
+  const auto now = Clock::now();
+  notice_own_absence(now);
+  if (state_ == cluster::JobPhase::kGathering && now - started_ > options_.gather_within) end_gathering();
+  if (state_ == cluster::JobPhase::kWaiting && now - waiting_since_ > options_.wait_for_members) {
+    fail_job(fmt::format("nobody came within {:.0f} s: {}", seconds(options_.wait_for_members), decision_.reason));
+  }
+  if (broken_ && !plan_ && !plan_is_due()) return fail_job(last_failure_);
+  for (auto& [id, member] : members_.all()) {
+    if (member.alive()) judge(member, now);
+  }
+  watch_paces();
+  consider_view();
+  if ((log_.unsaved() || leases_changed_) && !log_.lost_leadership()) save();
+}
+
+void JobState::judge(Member& member, Clock::time_point now) {
+  if (ended() || state_ == cluster::JobPhase::kGathering || member.state.left) return;
+  member.state.silent_for = std::chrono::duration_cast<std::chrono::milliseconds>(now - member.last_heard);
+  if (member.waits_for_view && !member.state.disconnected) return;  // it waits for us, not we for it
+  const Health health = judge_member(member.state, options_.hang_after);
+  if (health.lost) lose(member, health.reason);
+}
+
+/// Whether the workers of the first view will soon say what kind of job this is.
+bool JobState::plan_is_due() const {
+  return !plan_ && view_.view == 1 && Clock::now() - view_since_ < options_.plan_within;
+}
+
+/// A member is gone: the others go on without it, or nobody does.
+void JobState::lose(Member& member, const std::string& reason) {
+  if (!elastic() && !plan_is_due()) return fail_job(reason);
+  member.state.disconnected = true;
+  member.waits_for_view.reset();
+  if (member.state.role == cluster::Role::kWorker) metrics_.leave(member.state.slot);
+  leases_.give_back(member.info.id);
+  log_warn("lost a member", {{"member", member.name()}, {"reason", reason}});
+  if (!member.in_view) return;
+  last_failure_ = reason;
+  broken_ = true;
+  member.in_view = false;
+}
+
+void JobState::finish_job() {
+  state_ = cluster::JobPhase::kFinished;
+  reason_ = "all workers are done";
+  log_info(reason_);
+  save();
+  for (auto& [id, member] : members_.all()) {
+    if (member.waits_for_view) member.answer({.member = id, .over = true});
+  }
+}
+
+void JobState::fail_job(const std::string& reason) {
+  if (ended()) return;
+  state_ = cluster::JobPhase::kFailed;
+  reason_ = reason;
+  log_error("the job failed", {{"reason", reason}});
+  save();
+  for (auto& [id, member] : members_.all()) {
+    if (member.waits_for_view) member.refuse(reason);
+  }
+}
+
+}  // namespace trireme::master

@@ -1,0 +1,128 @@
+#include "master/master.h"
+
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "base/error.h"
+#include "master/job_state.h"
+
+namespace trireme::master {
+namespace {
+
+net::ServiceOptions service_options(const MasterOptions& options) {
+  net::ServiceOptions service = options.service;
+  service.listener.share_memory = false;  // small, rare messages
+  return service;
+}
+
+}  // namespace
+
+/// The job's keeper, behind a lock, with a service and a clock.
+class Master::Impl final : public net::RequestHandler {
+ public:
+  explicit Impl(const MasterOptions& options) : keeper_(options) {
+    service_.emplace(service_options(options), *this);
+    watch_ = std::jthread([this](const std::stop_token& stop) { watch(stop); });
+  }
+
+  ~Impl() override {
+    watch_.request_stop();
+    watch_.join();
+    service_.reset();
+  }
+
+  const net::Address& address() const { return service_->address(); }
+
+  /// Asks the keeper something.
+  template <typename Question>
+  auto ask(Question question) const {
+    const std::lock_guard lock(mutex_);
+    return question(keeper_);
+  }
+
+  void on_request(const net::SessionPtr& session, net::InFrame frame) override {
+    const auto& header = frame.header;
+    const Bytes body = frame.body_bytes();
+    const std::lock_guard lock(mutex_);
+    switch (header.kind) {
+      case cluster::kJoin:
+        return keeper_.join(session, header, net::decode_message<cluster::JoinRequest>(body));
+      case cluster::kHeartbeat:
+        return session->reply(header, keeper_.heartbeat(session->id(), net::decode_message<cluster::Heartbeat>(body)));
+      case cluster::kLease:
+        return session->reply(header, keeper_.lease(net::decode_message<cluster::LeaseRequest>(body)));
+      case cluster::kStatus:
+        return session->reply(header, keeper_.status());
+      case cluster::kPlan:
+        keeper_.set_plan(net::decode_message<cluster::Plan>(body));
+        break;
+      case cluster::kRewind:
+        keeper_.rewind(net::decode_message<cluster::RewindRequest>(body));
+        break;
+      case cluster::kResult:
+        keeper_.set_result(net::decode_message<cluster::ResultReport>(body));
+        break;
+      case cluster::kStop:
+        keeper_.stop(net::decode_message<cluster::StopRequest>(body));
+        break;
+      case cluster::kScale:
+        keeper_.scale(net::decode_message<cluster::ScaleRequest>(body));
+        break;
+      case cluster::kLeave:
+        keeper_.leave(net::decode_message<cluster::LeaveNotice>(body));
+        break;
+      default:
+        fail<InvalidArgument>("the master does not know request kind {}", header.kind);
+    }
+    session->reply(header, cluster::Done{});
+  }
+
+  void on_disconnect(const net::SessionPtr& session, const std::string& /*reason*/) override {
+    const std::lock_guard lock(mutex_);
+    keeper_.disconnected(session->id());
+  }
+
+ private:
+  void watch(const std::stop_token& stop) {
+    net::name_thread("master-watch");
+    std::mutex mutex;
+    std::condition_variable_any wake;
+    std::unique_lock waiting(mutex);
+    while (!stop.stop_requested()) {
+      wake.wait_for(waiting, stop, 100ms, [] { return false; });
+      const std::lock_guard lock(mutex_);
+      keeper_.tick();
+    }
+  }
+
+  mutable std::mutex mutex_;
+  JobState keeper_;  // guarded by mutex_
+  std::optional<net::Service> service_;
+  std::jthread watch_;
+};
+
+Master::Master(const MasterOptions& options) : impl_(std::make_unique<Impl>(options)) {}
+
+Master::~Master() = default;
+
+const net::Address& Master::address() const { return impl_->address(); }
+
+cluster::JobStatus Master::status() const {
+  return impl_->ask([](const JobState& keeper) { return keeper.status(); });
+}
+
+bool Master::over() const {
+  return impl_->ask([](const JobState& keeper) { return keeper.ended(); });
+}
+
+bool Master::no_members_left() const {
+  return impl_->ask([](const JobState& keeper) { return keeper.no_members_left(); });
+}
+
+bool Master::lost_leadership() const {
+  return impl_->ask([](const JobState& keeper) { return keeper.lost_leadership(); });
+}
+
+}  // namespace trireme::master

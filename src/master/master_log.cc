@@ -1,0 +1,25 @@
+#include "master/master_log.h"
+
+#include "base/error.h"
+#include "base/log.h"
+
+namespace trireme::master {
+
+bool MasterLog::save(const SavedJob& job) {
+  if (!log_.save) return true;
+  try {
+    log_.save(to_text(job));
+    unsaved_ = false;
+    return true;
+  } catch (const StaleView& other) {
+    if (!lost_leadership_)
+      log_error("another master leads: this one decides nothing any more", {{"reason", other.what()}});
+    lost_leadership_ = true;
+  } catch (const Error& problem) {
+    if (!unsaved_) log_error("cannot save the state of the job: tries again", {{"reason", problem.what()}});
+    unsaved_ = true;
+  }
+  return false;
+}
+
+}  // namespace trireme::master

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <deque>
+#include <vector>
+
+#include "base/deadline.h"
+#include "cluster/protocol.h"
+
+namespace trireme::master {
+
+/// Adds up what the workers report: the present state of the job for people, and one row of metrics per `log_every`
+/// steps. A value: time is given to it.
+class MetricsAggregator {
+ public:
+  using Time = Deadline::Clock::time_point;
+
+  MetricsAggregator() = default;
+  MetricsAggregator(const cluster::Plan& plan, std::uint32_t workers, Time start);
+
+  void add(Rank worker, const cluster::WorkDone& work, Time now);
+
+  /// The clocks of all workers at one moment, as a server knows them. Workers' own reports arrive at different moments,
+  /// so their difference would show the reports' delay, not the workers'. Without servers the workers go in step, and
+  /// the furthest report is everybody's clock.
+  void set_clocks(const cluster::ClockReport& report);
+
+  /// `worker` takes part no more; the spread of clocks is over the others.
+  void leave(Rank worker);
+
+  /// Completes the row in progress, if there is anything in it.
+  void close_row(Time now);
+
+  /// Rows completed since the last call.
+  std::vector<cluster::MetricsRow> take_rows();
+
+  cluster::MetricsRow now(Time now) const;
+  Step spread_max() const { return spread_max_; }
+  std::vector<Step> clocks() const;
+
+  /// How long `worker` takes for a lane, of late; 0 = not known.
+  double lane_seconds(Rank worker) const { return worker < lane_seconds_.size() ? lane_seconds_[worker] : 0; }
+
+ private:
+  struct Sums {
+    std::uint64_t samples = 0;
+    double loss = 0;
+    double correct = 0;
+    void add(const cluster::WorkDone& work);
+  };
+  struct Recent {
+    Time time;
+    Sums sums;
+  };
+
+  cluster::MetricsRow row(const Sums& sums, double over_seconds, Time now) const;
+
+  cluster::Plan plan_;
+  Time start_{};
+  std::vector<Step> clocks_;  // by worker, as a server told
+  bool clocks_told_ = false;  // a server has
+  std::vector<bool> left_;
+  std::vector<double> lane_seconds_;  // by worker
+  Step spread_max_ = 0;
+  Step reported_step_ = 0;     // the furthest any worker has got, by its own word
+  std::uint64_t samples_ = 0;  // since the start
+  double lr_ = 0;
+  Sums row_sums_;  // since the last row
+  Time row_start_{};
+  std::deque<Recent> recent_;  // the last seconds, for the present rate and loss
+  std::vector<cluster::MetricsRow> rows_;
+};
+
+}  // namespace trireme::master

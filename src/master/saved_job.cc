@@ -1,0 +1,41 @@
+#include "master/saved_job.h"
+
+#include "base/error.h"
+
+namespace trireme::master {
+
+std::string to_text(const SavedJob& job) {
+  const nlohmann::json json{{"state", job.state},
+                            {"reason", job.reason},
+                            {"view", job.view},
+                            {"next_member", job.next_member},
+                            {"wanted_workers", job.wanted_workers},
+                            {"wanted_servers", job.wanted_servers},
+                            {"leases", job.leases},
+                            {"stop", job.stop},
+                            {"plan", job.plan ? nlohmann::json(*job.plan) : nlohmann::json()},
+                            {"result", job.result}};
+  return json.dump();
+}
+
+SavedJob parse_saved_job(const std::string& text) {
+  SavedJob job;
+  try {
+    const auto json = nlohmann::json::parse(text);
+    json.at("state").get_to(job.state);
+    json.at("reason").get_to(job.reason);
+    json.at("view").get_to(job.view);
+    json.at("next_member").get_to(job.next_member);
+    json.at("wanted_workers").get_to(job.wanted_workers);
+    json.at("wanted_servers").get_to(job.wanted_servers);
+    json.at("leases").get_to(job.leases);
+    json.at("stop").get_to(job.stop);
+    if (!json.at("plan").is_null()) job.plan = json.at("plan").get<cluster::Plan>();
+    job.result = json.at("result");
+  } catch (const nlohmann::json::exception& problem) {
+    fail<Corrupt>("the store holds no job that a master can take over: {}", problem.what());
+  }
+  return job;
+}
+
+}  // namespace trireme::master

@@ -1,0 +1,83 @@
+#include "master/shard_plan.h"
+
+#include <algorithm>
+
+#include "base/log.h"
+
+namespace trireme::master {
+namespace {
+
+std::vector<cluster::AssignableServer> assignable(const std::vector<cluster::MemberInfo>& servers,
+                                                  const ServerTarget& wish) {
+  std::vector<cluster::AssignableServer> live;
+  for (const cluster::MemberInfo& server : servers)
+    live.push_back({.id = server.id, .leaving = server.slot >= wish.servers});
+  return live;
+}
+
+/// Who holds parameters, or may: servers that live, and wait for a view or are in one.
+std::vector<cluster::MemberInfo> available(const MemberTable& members) {
+  std::vector<cluster::MemberInfo> servers;
+  for (const auto& [id, member] : members.all()) {
+    const bool here = member.in_view || member.waits_for_view;
+    if (member.state.role == cluster::Role::kServer && member.alive() && here) servers.push_back(member.info);
+  }
+  std::ranges::sort(servers, {}, &cluster::MemberInfo::slot);
+  return servers;
+}
+
+bool holds_something(cluster::MemberId server, const cluster::ViewInfo& view) {
+  return std::ranges::any_of(view.shards, [&](const cluster::ShardPlace& place) {
+    return place.primary == server || place.replica == server;
+  });
+}
+
+}  // namespace
+
+std::string why_place_anew(const cluster::ViewInfo& view, const MemberTable& members, const ServerTarget& wish) {
+  if (view.shards.empty()) return "";
+  for (const auto& [id, member] : members.all()) {
+    if (member.state.role == cluster::Role::kServer && member.alive() && !member.in_view && member.waits_for_view) {
+      return member.name() + " wants to take part";
+    }
+  }
+  const auto being_built = [](const cluster::ShardPlace& place) { return place.replica != 0 && !place.in_sync; };
+  if (std::ranges::any_of(view.shards, being_built)) return "";
+  const auto servers = assignable(available(members), wish);
+  if (servers.empty()) return "";
+  const cluster::Assignment better =
+      cluster::assign_shards(view.shards, servers, static_cast<std::uint32_t>(view.shards.size()), wish.copies);
+  return better.shards == view.shards ? "" : better.reason;
+}
+
+void place_shards(cluster::ViewInfo& next, const cluster::ViewInfo& before, const MemberTable& members,
+                  const ServerTarget& wish) {
+  next.servers = available(members);
+  if (next.servers.empty()) return;
+  const auto at_first = cluster::kShardsPerServer * static_cast<std::uint32_t>(next.servers.size());
+  cluster::Assignment assignment =
+      cluster::assign_shards(before.shards, assignable(next.servers, wish), at_first, wish.copies);
+  for (cluster::ShardPlace& place : assignment.shards) {
+    if (before.shards.empty()) place.born = next.view;
+  }
+  for (const std::uint32_t shard : assignment.lost) assignment.shards[shard].born = next.view;
+  log_info("places the parameters", {{"view", next.view}, {"reason", assignment.reason}});
+  next.shards = std::move(assignment.shards);
+  for (cluster::MemberInfo& server : next.servers) {
+    if (server.since == 0) server.since = next.view;
+  }
+}
+
+bool may_go(const Member& server, const cluster::ViewInfo& view, const ServerTarget& wish) {
+  const bool surplus = server.state.role == cluster::Role::kServer && server.state.slot >= wish.servers;
+  return surplus && !holds_something(server.info.id, view);
+}
+
+std::uint32_t copies_due(const cluster::ViewInfo& view, const ServerTarget& wish) {
+  const auto due = [&](const cluster::ShardPlace& place) {
+    return wish.copies > 1 && !(place.replica != 0 && place.in_sync);
+  };
+  return static_cast<std::uint32_t>(std::ranges::count_if(view.shards, due));
+}
+
+}  // namespace trireme::master

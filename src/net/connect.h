@@ -1,0 +1,42 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <variant>
+
+#include "base/deadline.h"
+#include "net/address.h"
+#include "net/asio.h"
+#include "net/event_loop.h"
+
+namespace trireme::net {
+
+/// A connection whose other end has proven that it knows the job's secret. Nothing has been read beyond that. The
+/// socket's executor is a strand of the loop it was made on.
+struct AuthenticatedStream {
+  using Socket = std::variant<Local::socket, tcp::socket, std::unique_ptr<TlsStream>>;
+
+  Socket socket;
+  std::string peer;  ///< for messages: "tls 10.0.0.7:4821"
+
+  bool local() const { return std::holds_alternative<Local::socket>(socket); }
+};
+
+struct ConnectOptions {
+  std::string secret;  ///< of the job
+  Transport transport = Transport::kAuto;
+  std::string peer_name = "the service";  ///< for messages: "server 2"
+  Deadline deadline = Deadline::in(10s);
+  std::uint64_t bits_per_second = 0;  ///< experiments: a slow link, and no Unix socket; 0 = as fast as it goes
+  bool await_listener = true;         ///< tries again while nobody listens there; else that is the peer's end
+};
+
+/// Holds what a TCP socket sends down to this speed; 0 = as fast as it goes. Throws IoError.
+void throttle(int socket, std::uint64_t bits_per_second);
+
+/// Connects and proves the secret: by Unix socket where both are on one host and may share memory, else TCP or TLS (see
+/// Transport). Retries until the deadline while nobody listens there yet, if asked to. Blocks; not on the loop's own
+/// threads. Throws Unauthenticated, PeerLost, Timeout.
+AuthenticatedStream connect(EventLoop& loop, const Address& address, const ConnectOptions& options);
+
+}  // namespace trireme::net

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "net/connect.h"
+
+namespace trireme::net {
+
+struct ListenerOptions {
+  std::string name = "service";       ///< for logs
+  std::string host = "127.0.0.1";     ///< where to listen; "0.0.0.0" for all interfaces
+  std::string advertise;              ///< the host that peers are told; empty = `host`
+  std::uint16_t port = 0;             ///< 0 = any free one; see address()
+  std::string secret;                 ///< of the job
+  bool allow_plain = false;           ///< accept unencrypted connections from other hosts
+  bool share_memory = true;           ///< also listen on a Unix socket for peers on this host
+  std::uint64_t bits_per_second = 0;  ///< experiments: a slow link to each peer over TCP; 0 = as fast as it goes
+  std::size_t max_unproven = 64;      ///< connections that may be in their handshake at the same time
+  std::chrono::milliseconds handshake_within = 5s;  ///< closed if it takes longer
+};
+
+/// Listens, and lets in who proves the job's secret; the counterpart of `connect`.
+class Listener {
+ public:
+  /// What to do with who was let in; runs on the socket's strand. What it throws is logged as a refusal. It still
+  /// counts as unproven until it ends, and is given up after `handshake_within`.
+  using OnEntry = std::function<awaitable<void>(AuthenticatedStream stream)>;
+
+  /// Throws IoError if the port is in use: the message says by which address.
+  Listener(EventLoop& loop, ListenerOptions options, OnEntry on_entry);
+
+  /// Stops listening. The loop must be stopped before the door goes: handshakes may be under way.
+  ~Listener();
+
+  const Address& address() const;
+
+  /// Lets nobody in any more. Thread-safe.
+  void close();
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace trireme::net

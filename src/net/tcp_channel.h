@@ -1,0 +1,26 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "net/asio.h"
+#include "net/buffer_pool.h"
+#include "net/channel.h"
+
+namespace trireme::net {
+
+struct TcpChannelOptions {
+  std::string peer;
+  FrameLimits limits;
+  std::shared_ptr<BufferPool> pool;
+  std::shared_ptr<asio::io_context> context;  ///< the socket's: kept as long as the channel
+};
+
+/// A channel over an authenticated stream; its executor must be a strand (the socket's own is used). `receiver` is held
+/// weakly: when it is gone, so is the channel.
+std::shared_ptr<Channel> make_tcp_channel(tcp::socket socket, std::weak_ptr<FrameReceiver> receiver,
+                                          TcpChannelOptions options);
+std::shared_ptr<Channel> make_tls_channel(std::unique_ptr<TlsStream> stream, std::weak_ptr<FrameReceiver> receiver,
+                                          TcpChannelOptions options);
+
+}  // namespace trireme::net

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <mutex>
+
+#include "base/bytes.h"
+#include "base/file.h"
+
+namespace trireme::observe {
+
+/// The end of a file to which whole rows are added, each with one write. A row that cannot be written completely is
+/// taken back, so the file never holds a part of one (unless the machine dies meanwhile). Any thread may call.
+class AppendFile {
+ public:
+  /// Takes over `file`, which was opened with O_APPEND and holds `size` bytes; `path` is for messages.
+  AppendFile(FileDescriptor file, std::filesystem::path path, std::uint64_t size);
+
+  /// Adds `row`. Never throws for want of disk: the first failure is logged as an error, later ones are silent; a
+  /// later row is tried again (the disk may have room by then).
+  void append(Bytes row);
+
+  /// Whether every row so far was written.
+  bool healthy() const { return healthy_; }
+
+ private:
+  std::atomic<bool> healthy_ = true;
+  const std::filesystem::path path_;
+
+  std::mutex mutex_;  // guards all below
+  FileDescriptor file_;
+  std::uint64_t size_;  // of the whole rows
+};
+
+}  // namespace trireme::observe

@@ -1,0 +1,83 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/lanes.h"
+#include "base/units.h"
+#include "observe/append_file.h"
+
+namespace trireme::observe {
+
+/// One thing that a worker did: it began a step, a step took effect for it, or a unit turned out to have done so
+/// before.
+struct StepEvent {
+  enum class Kind { kBegin, kCommit, kRepeat };
+
+  Kind kind = Kind::kBegin;
+  std::int64_t at = 0;  ///< nanoseconds of the host's monotonic clock: the same for all its processes
+  Step step = 0;
+  View view = 0;
+  LaneRange lanes;                    ///< that this worker computed
+  std::optional<std::uint64_t> unit;  ///< asynchronous modes: step * lanes + lane
+  std::uint32_t slot = 0;             ///< the worker: from the name of the file
+  std::int64_t pid = 0;               ///< and which of its processes
+
+  bool operator==(const StepEvent&) const = default;
+};
+
+/// Now, as StepEvent::at.
+std::int64_t trace_clock();
+
+/// `begin 1200 7 2 0 4`: a line of a trace, with its end.
+std::string to_line(const StepEvent& event);
+
+/// Fills all but slot and pid. Nothing if it is no such line.
+std::optional<StepEvent> parse_line(std::string_view line);
+
+/// What one worker process did when: `steps-<slot>-<pid>.log` in the run's folder. Each line is one write, so whoever
+/// kills the process loses none of those before.
+class StepTrace {
+ public:
+  /// Throws IoError.
+  StepTrace(const std::filesystem::path& run, std::uint32_t slot, std::int64_t pid);
+
+  /// Adds a line about this moment; `at`, `slot` and `pid` of `event` do not matter.
+  void add(StepEvent event);
+
+ private:
+  AppendFile file_;
+};
+
+/// Follows the traces of all workers of a run, as they grow and as new ones come.
+class TraceFollower {
+ public:
+  explicit TraceFollower(std::filesystem::path run) : run_(std::move(run)) {}
+
+  /// What was written since the last call, in the order of time.
+  std::vector<StepEvent> next();
+
+ private:
+  struct File {
+    std::filesystem::path path;
+    std::uint32_t slot = 0;
+    std::int64_t pid = 0;
+    std::uint64_t read = 0;  // bytes of whole lines
+    bool complete = false;   // its process has ended: nothing more will come
+  };
+
+  void look_for_files();
+  static void read_lines(File& file, std::vector<StepEvent>& events);
+
+  std::filesystem::path run_;
+  std::vector<File> files_;
+};
+
+/// Whether `name` is that of a trace.
+bool is_step_trace(const std::string& name);
+
+}  // namespace trireme::observe

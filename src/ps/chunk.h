@@ -1,0 +1,220 @@
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/lanes.h"
+#include "net/buffer_pool.h"
+#include "optim/update_rule.h"
+#include "ps/protocol.h"
+#include "ps/unit_set.h"
+
+namespace trireme::ps {
+
+class ReplicaLink;
+
+/// What a chunk tells about itself when it lets a worker go on.
+struct ChunkReply {
+  Step version = 0;      ///< updates applied so far
+  bool counted = true;   ///< false: the gradient came too late, or for the second time, and was dropped
+  bool stop = false;     ///< some worker asked to stop; in bsp all workers see it after the same step
+  bool regroup = false;  ///< bsp: some worker asked, in this step, to meet in another view
+};
+
+/// Somebody who waits for chunks: told once per chunk, perhaps under the chunk's lock and on another thread.
+class ChunkWaiter {
+ public:
+  virtual ~ChunkWaiter() = default;
+  virtual void chunk_done(const ChunkReply& reply) = 0;
+
+  /// There will be no answer: the view has ended, or the backup is lost. Whether the update was made is not known.
+  virtual void chunk_refused(const std::exception& reason) = 0;
+};
+
+/// An answer and who gets it.
+struct DeferredReply {
+  std::shared_ptr<ChunkWaiter> waiter;
+  ChunkReply reply;
+};
+
+/// A worker's gradient of one step for one chunk, or what is needed to answer it.
+struct Contribution {
+  View view = 0;
+  Rank worker = 0;         ///< in that view
+  Step step = 0;           ///< bsp: the version that it was computed from; else steps this worker had finished before
+  std::uint64_t unit = 0;  ///< ssp, asp: which piece of work it is; each counts once
+  LaneRange lanes;         ///< whose sum it is
+  double samples = 0;      ///< how many samples it sums: its weight in the average
+  double lr = 0;
+  bool stop = false;                ///< ask everybody to stop after this step
+  bool regroup = false;             ///< bsp: ask everybody to meet in another view after this step
+  const float* gradient = nullptr;  ///< sum over samples; valid until `waiter` is told
+  float* copy_to = nullptr;         ///< where the new parameters go first; may be `gradient`; null = nowhere
+  bool counts = true;               ///< false: it was applied before, and is only answered
+  std::shared_ptr<ChunkWaiter> waiter;
+};
+
+/// Memory with a header's floats: parameters, then state.
+struct ChunkState {
+  std::shared_ptr<std::byte> memory;
+  std::size_t bytes = 0;
+};
+
+/// What all chunks of a job have in common.
+struct ChunkPolicy {
+  optim::UpdateConfig update;
+  Consistency consistency;
+  Lane lanes = 1;
+  std::shared_ptr<net::BufferPool> pool;  ///< for what goes to backups; may be null where there are none
+  Step snapshot_every = 0;                ///< bsp: `on_snapshot` gets every version that is a multiple of it; 0 = none
+  std::function<void(const ChunkHeader&, ChunkState)> on_snapshot;  ///< may be null; under the chunk's lock
+};
+
+/// A chunk of parameters with its optimizer state: the unit of locking and consistency. Thread-safe.
+///
+/// Processes that map the parameters read them without asking: `version_word` is odd while an update is being written
+/// and changes with every one (a seqlock), so a reader knows whether its copy is of one version.
+///
+/// It belongs to one view at a time: what comes from another is refused. In bsp a round is complete when the lanes of
+/// its gradients cover all lanes (or when at most `backup_workers` workers are missing); a gradient for a version that
+/// was made already is answered as done, so after a failure workers just push the step again. In ssp and asp each
+/// gradient carries its unit, and units that were applied are answered as done.
+class Chunk {
+ public:
+  /// Where a chunk belongs: Layout::chunks() and the shard there.
+  struct ChunkId {
+    std::uint32_t index = 0;
+    std::uint32_t shard = 0;
+  };
+
+  /// `parameters` and `version_word` live in the shard's segment. State is allocated here. In view 0: nobody may push.
+  Chunk(const ChunkPolicy& policy, ChunkId spot, std::span<float> parameters, std::atomic<std::uint64_t>* version_word);
+
+  /// Goes to a later view. Who waits is refused with StaleView, so nobody's gradient is read any more. Workers that
+  /// were here before keep their clocks; new ones start at the slowest of these. From now on answers go through
+  /// `link` (null = there is no backup); updates do as soon as it has called `link`.
+  void enter(View view, std::span<const MemberId> workers, std::shared_ptr<ReplicaLink> link);
+
+  /// Sets the initial values. Idempotent until the first update; later ones are ignored (a restarted chief).
+  void assign(std::span<const float> values, View view, std::shared_ptr<ChunkWaiter> waiter);
+
+  /// Makes it what it was when `header` and `values` (see image()) were saved, whatever it is now.
+  /// Throws StaleView, Corrupt (sizes, units); then nothing has changed.
+  void restore(const ChunkHeader& header, std::span<const float> values, View view,
+               std::shared_ptr<ChunkWaiter> waiter);
+
+  /// From now on it waits for initial values, or to be restored.
+  void clear(View view);
+
+  /// Takes a gradient; the waiter is told when the worker may go on and the backup has the update, by this call or by a
+  /// later one. Throws InvalidArgument if the contribution cannot be (worker, lanes), StaleView; then the waiter is not
+  /// told.
+  void push(Contribution contribution);
+
+  /// Asks for the parameters as they are now; of `request` only view, worker, copy_to and waiter count. Before the
+  /// initial values are there, the waiter waits for them. What it gets, the backup has.
+  void pull(Contribution request);
+
+  /// The worker will push no more: nobody waits for it.
+  void leave(Rank worker);
+
+  // For backups.
+
+  /// Makes an update that the primary has made. Throws StaleView, Corrupt if it is not the next one.
+  void replicate(const ReplicaUpdate& update, std::span<const float> gradient, View view);
+
+  /// Takes the primary's whole state. Throws like `restore`.
+  void install(const ChunkHeader& header, std::span<const float> values, View view);
+
+  // For primaries.
+
+  /// Called by the chunk's replica when it knows what the backup has: gives it the whole chunk if that differs, and
+  /// every update from now on. Does nothing if `caller` is not (or no more) its replica.
+  void link(const ReplicaLink* caller, std::uint64_t replica_history);
+
+  /// All of it: header, parameters, state.
+  std::pair<ChunkHeader, ChunkState> state();
+
+  /// Gives itself to `on_snapshot` as it is at `version`: now, or (bsp) with the one update that it lacks. False if it
+  /// is at no such version. Throws StaleView.
+  bool snapshot_at(Step version, View view);
+
+  std::uint64_t history();
+
+  /// Whether its initial values are there, and how many steps it has seen.
+  std::pair<bool, Step> load_status();
+
+  /// How many steps each worker has been told are finished, and the largest lead one ever had over another.
+  struct Clocks {
+    std::vector<Step> finished;  ///< by worker
+    Step spread_max = 0;
+  };
+  Clocks clocks();
+
+  std::uint32_t index() const { return spot_.index; }
+  std::size_t state_bytes() const { return state_.size() * sizeof(float); }
+  std::size_t image_floats() const { return parameters_.size() + state_.size(); }
+  std::span<float> parameters() { return parameters_; }
+
+ private:
+  struct Worker {
+    WorkerClock clock;
+    bool left = false;
+    Step reply = 0;  // what it knows is finished
+    Step seen = 0;   // the version that it last got (staleness)
+  };
+
+  struct Forward {
+    ReplicaUpdate update;
+    std::shared_ptr<std::byte> gradient;
+  };
+
+  // All with mutex_.
+  void check_view(View view) const;
+  void check(const Contribution& contribution) const;
+  void push_synchronous(Contribution contribution);
+  void push_at_once(Contribution contribution);
+  bool round_ready(std::span<const Contribution* const> round) const;
+  void finish_rounds();
+  void release_held();
+  std::optional<Forward> apply(std::span<const Contribution* const> contributions, double factor);
+  void update_parameters(const optim::UpdateInput& input, std::span<const Partial> partials, float* keep_sum);
+  DeferredReply answer(const Contribution& contribution, bool counted);
+  void dispatch(std::optional<Forward> forward, std::vector<DeferredReply> reply);
+  void dispatch_whole(std::vector<DeferredReply> reply);
+  void take(const ChunkHeader& header, std::span<const float> values);
+  std::pair<ChunkHeader, ChunkState> make_image() const;
+  void give_snapshot() const;
+  void measure_spread();
+  static Step advance(WorkerClock& clock, Step step);
+  Step slowest_clock() const;
+
+  const ChunkPolicy& policy_;
+  const ChunkId spot_;
+  const std::span<float> parameters_;
+  std::atomic<std::uint64_t>* const version_word_;
+
+  std::mutex mutex_;  // guards all below, and writes to parameters_
+  View view_ = 0;
+  std::vector<float> state_;
+  Step version_ = 0;                 // steps; some of them without samples
+  Step updates_ = 0;                 // steps that changed something: what the rule counts
+  std::uint64_t history_ = 0;        // see ChunkHeader
+  bool assigned_ = false;            // the initial values are there
+  Step snapshot_wanted_ = 0;         // a version that is to come; 0 = none
+  std::vector<Contribution> early_;  // pulls that came before them
+  bool stop_ = false;
+  UnitSet units_;                      // ssp, asp: what was applied
+  std::vector<Worker> workers_;        // by rank
+  Step spread_max_ = 0;                // see Clocks
+  std::vector<Contribution> waiting_;  // bsp: gradients not yet used; ssp: applied, but held back
+  std::shared_ptr<ReplicaLink> link_;
+  bool linked_ = false;  // the replica gets every update
+};
+
+}  // namespace trireme::ps

@@ -1,0 +1,225 @@
+// A chunk's life beyond gradients: views, whole states, and what a backup does.
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+#include "ps/chunk.h"
+#include "ps/replica_link.h"
+#include "ps/write_scope.h"
+
+namespace trireme::ps {
+
+// ---- Views.
+
+void Chunk::enter(View view, std::span<const MemberId> workers, std::shared_ptr<ReplicaLink> link) {
+  std::vector<Contribution> dropped;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto known = [&](MemberId id) {
+      return std::ranges::find(workers_, id, [](const Worker& worker) { return worker.clock.member; });
+    };
+    Step slowest = ~Step{0};
+    for (const MemberId id : workers) {
+      const auto found = known(id);
+      if (found != workers_.end() && !found->left) slowest = std::min(slowest, found->clock.clock);
+    }
+    std::vector<Worker> next;
+    for (const MemberId id : workers) {
+      const auto found = known(id);
+      const Step start = slowest == ~Step{0} ? 0 : slowest;
+      const Worker fresh{.clock = {.member = id, .offset = start, .clock = start},
+                         .reply = policy_.consistency.synchronous() ? version_ : start};
+      next.push_back(found != workers_.end() ? *found : fresh);
+      next.back().left = false;
+      next.back().seen = version_;
+    }
+    workers_ = std::move(next);
+    view_ = view;
+    link_ = std::move(link);
+    linked_ = false;
+    snapshot_wanted_ = 0;
+    dropped.swap(waiting_);
+    dropped.insert(dropped.end(), std::make_move_iterator(early_.begin()), std::make_move_iterator(early_.end()));
+    early_.clear();
+  }
+  for (const Contribution& contribution : dropped) {
+    contribution.waiter->chunk_refused(StaleView(
+        fmt::format("view {} has ended, this server is in view {}: send it again there", contribution.view, view)));
+  }
+}
+
+void Chunk::check_view(View view) const {
+  if (view != view_) fail<StaleView>("this server is in view {}, the request in view {}: rejoin the job", view_, view);
+}
+
+void Chunk::link(const ReplicaLink* caller, std::uint64_t replica_history) {
+  const std::lock_guard lock(mutex_);
+  if (link_.get() != caller) return;
+  linked_ = true;
+  if (replica_history == history_) return;
+  auto [header, state] = make_image();
+  link_->install(spot_.shard, std::move(header), std::move(state), {}, /*initial=*/true);
+}
+
+// ---- Whole chunks.
+
+void Chunk::assign(std::span<const float> values, View view, std::shared_ptr<ChunkWaiter> waiter) {
+  const std::lock_guard lock(mutex_);
+  check_view(view);
+  TRIREME_CHECK(values.size() == parameters_.size());
+  const bool changes = version_ == 0;
+  if (changes) {
+    const WriteScope writing(*version_word_);
+    std::memcpy(parameters_.data(), values.data(), values.size_bytes());
+    history_ = mix_seed(history_, 1);
+  }
+  assigned_ = true;
+  std::vector<DeferredReply> reply{{std::move(waiter), {.version = version_, .stop = stop_}}};
+  for (const Contribution& request : early_) reply.push_back(answer(request, /*counted=*/true));
+  early_.clear();
+  if (changes) {
+    dispatch_whole(std::move(reply));
+  } else {
+    dispatch({}, std::move(reply));
+  }
+}
+
+void Chunk::restore(const ChunkHeader& header, std::span<const float> values, View view,
+                    std::shared_ptr<ChunkWaiter> waiter) {
+  const std::lock_guard lock(mutex_);
+  check_view(view);
+  take(header, values);
+  std::vector<DeferredReply> reply{{std::move(waiter), {.version = version_, .stop = stop_}}};
+  for (const Contribution& request : early_) reply.push_back(answer(request, /*counted=*/true));
+  early_.clear();
+  dispatch_whole(std::move(reply));
+}
+
+void Chunk::clear(View view) {
+  const std::lock_guard lock(mutex_);
+  check_view(view);
+  assigned_ = false;
+}
+
+void Chunk::install(const ChunkHeader& header, std::span<const float> values, View view) {
+  const std::lock_guard lock(mutex_);
+  check_view(view);
+  take(header, values);
+}
+
+void Chunk::take(const ChunkHeader& header, std::span<const float> values) {
+  if (values.size() != image_floats()) {
+    fail<Corrupt>("chunk {} has {} floats of parameters and state, the message {}", spot_.index, image_floats(),
+                  values.size());
+  }
+  UnitSet units(header.units);  // throws before anything has changed
+  {
+    const WriteScope writing(*version_word_);
+    std::memcpy(parameters_.data(), values.data(), parameters_.size_bytes());
+  }
+  std::copy(values.begin() + static_cast<std::ptrdiff_t>(parameters_.size()), values.end(), state_.begin());
+  units_ = std::move(units);
+  assigned_ = header.assigned;
+  stop_ = header.stop;
+  version_ = header.version;
+  updates_ = header.updates;
+  history_ = header.history;
+  for (const WorkerClock& clock : header.clocks) {
+    for (Worker& worker : workers_) {
+      if (worker.clock.member == clock.member) worker.clock = clock;
+    }
+  }
+}
+
+std::pair<ChunkHeader, ChunkState> Chunk::state() {
+  const std::lock_guard lock(mutex_);
+  return make_image();
+}
+
+std::pair<ChunkHeader, ChunkState> Chunk::make_image() const {
+  ChunkHeader header{.chunk = spot_.index,
+                     .assigned = assigned_,
+                     .stop = stop_,
+                     .version = version_,
+                     .updates = updates_,
+                     .history = history_,
+                     .units = units_.runs(),
+                     .clocks = {}};
+  for (const Worker& worker : workers_) header.clocks.push_back(worker.clock);
+  ChunkState state{.memory = policy_.pool->take(image_floats() * sizeof(float)),
+                   .bytes = image_floats() * sizeof(float)};
+  std::memcpy(state.memory.get(), parameters_.data(), parameters_.size_bytes());
+  if (!state_.empty()) std::memcpy(state.memory.get() + parameters_.size_bytes(), state_.data(), state_bytes());
+  return {std::move(header), std::move(state)};
+}
+
+bool Chunk::snapshot_at(Step version, View view) {
+  const std::lock_guard lock(mutex_);
+  check_view(view);
+  if (!assigned_) return false;
+  if (version_ == version) {
+    give_snapshot();
+    return true;
+  }
+  if (!policy_.consistency.synchronous() || version_ + 1 != version) return false;
+  snapshot_wanted_ = version;
+  return true;
+}
+
+void Chunk::give_snapshot() const {
+  if (!policy_.on_snapshot) return;
+  auto [header, state] = make_image();
+  policy_.on_snapshot(header, std::move(state));
+}
+
+std::uint64_t Chunk::history() {
+  const std::lock_guard lock(mutex_);
+  return history_;
+}
+
+std::pair<bool, Step> Chunk::load_status() {
+  const std::lock_guard lock(mutex_);
+  return {assigned_, version_};
+}
+
+/// The chunk has become another: the backup needs all of it.
+void Chunk::dispatch_whole(std::vector<DeferredReply> reply) {
+  if (!link_ || !linked_) return dispatch({}, std::move(reply));  // it is compared, or sent, before it is linked
+  auto [header, state] = make_image();
+  link_->install(spot_.shard, std::move(header), std::move(state), std::move(reply), /*initial=*/false);
+}
+
+// ---- For backups.
+
+void Chunk::replicate(const ReplicaUpdate& update, std::span<const float> gradient, View view) {
+  const std::lock_guard lock(mutex_);
+  check_view(view);
+  const optim::UpdateInput input{.step = update.updates, .lr = update.lr, .gradient_scale = update.scale};
+  if (!update.empty) optim::validate(input);
+  if (update.version != version_ + 1 || update.updates != updates_ + (update.empty ? 0 : 1)) {
+    fail<Corrupt>("update {} of chunk {} (version {}) does not follow number {} (version {}), which is the last here",
+                  update.updates, spot_.index, update.version, updates_, version_);
+  }
+  if (gradient.size() != (update.empty ? 0 : parameters_.size())) {
+    fail<Corrupt>("an update of chunk {} brings {} floats where {} belong", spot_.index, gradient.size(),
+                  update.empty ? 0 : parameters_.size());
+  }
+  if (!policy_.consistency.synchronous() && !units_.insert(update.unit)) {
+    fail<Corrupt>("unit {} of chunk {} was applied already", update.unit, spot_.index);
+  }
+  if (!update.empty) {
+    const Partial all{.lanes = {0, policy_.lanes}, .values = gradient.data()};
+    update_parameters(input, {&all, 1}, nullptr);
+  }
+  version_ = update.version;
+  updates_ = update.updates;
+  history_ = update.history;
+  assigned_ = true;
+  stop_ = stop_ || update.stop;
+  for (Worker& worker : workers_) {
+    if (worker.clock.member == update.worker) advance(worker.clock, update.step);
+  }
+}
+
+}  // namespace trireme::ps

@@ -1,0 +1,116 @@
+#include "store/etcd_gateway.h"
+
+#include <thread>
+
+namespace trireme::store {
+namespace {
+
+// Sixteen of the largest entries, which etcd limits to 1.5 MiB, in base64: a page of a list (etcd_client.h).
+constexpr std::size_t kLargestAnswer = 36UL * 1024 * 1024;
+constexpr auto kPause = 50ms;  // between two rounds over all members; in less time nothing can be achieved
+
+// Codes of gRPC.
+constexpr int kInvalidArgument = 3;
+constexpr int kDeadlineExceeded = 4;
+constexpr int kNotFound = 5;
+constexpr int kUnavailable = 14;
+
+std::string name_of(const net::HttpClient& member) { return "http://" + member.server().text(); }
+
+std::string beginning_of(const std::string& body) {
+  std::string beginning;
+  for (const char c : body.substr(0, 200)) beginning += c >= ' ' && c < 0x7f ? c : '?';
+  return beginning;
+}
+
+}  // namespace
+
+EtcdGateway::EtcdGateway(const std::vector<net::Address>& members) {
+  for (const net::Address& member : members) members_.emplace_back(member);
+  TRIREME_CHECK(!members_.empty());
+}
+
+EtcdGateway::Turn::Turn(EtcdGateway& gateway, const std::string& path, Deadline deadline) : gateway_(gateway) {
+  std::unique_lock lock(gateway_.mutex_);
+  if (!gateway_.free_.wait_until(lock, deadline.at(), [&] { return !gateway_.taken_; })) {
+    fail<Timeout>("{} did not get its turn within {} ms: etcd takes long over other questions", path,
+                  deadline.allowed().count());
+  }
+  gateway_.taken_ = true;
+}
+
+EtcdGateway::Turn::~Turn() {
+  const std::lock_guard lock(gateway_.mutex_);
+  gateway_.taken_ = false;
+  gateway_.free_.notify_one();
+}
+
+EtcdGateway::Answer EtcdGateway::ask(const std::string& path, const nlohmann::json& question, Deadline deadline) {
+  const Turn turn(*this, path, deadline);
+  const Deadline::Clock::duration share = deadline.allowed() / members_.size();
+  net::HttpPost post{.path = path, .body = question.dump(), .largest_answer = kLargestAnswer};
+  std::vector<Attempt> attempts(members_.size());  // the last one at each that tells something
+  for (;;) {
+    for (std::size_t i = 0; i < members_.size(); ++i) {
+      const bool has_its_share = share <= deadline.left();
+      post.deadline = has_its_share ? Deadline::in(share) : deadline;
+      Attempt now = attempt(members_[current_], post);
+      if (now.answered) return {.body = std::move(now.body), .member = name_of(members_[current_])};
+      // Silence in what little time was left says less than what happened before.
+      if (has_its_share || !now.silent || attempts[current_].problem.empty()) attempts[current_] = std::move(now);
+      current_ = (current_ + 1) % members_.size();
+      if (deadline.left() <= kPause) give_up(path, deadline, attempts);
+    }
+    std::this_thread::sleep_for(kPause);
+  }
+}
+
+EtcdGateway::Attempt EtcdGateway::attempt(net::HttpClient& member, const net::HttpPost& post) {
+  net::HttpAnswer answer;
+  try {
+    answer = member.post(post);
+  } catch (const Timeout& problem) {
+    return {.silent = true, .problem = problem.what()};
+  } catch (const PeerLost& problem) {
+    return {.problem = problem.what()};
+  }
+  nlohmann::json body = nlohmann::json::parse(answer.body, nullptr, /*allow_exceptions=*/false);
+  const bool refused = answer.status != 200;
+  if (!body.is_object() && refused) {
+    fail<Corrupt>("{} answers {} with HTTP status {} ('{}'): is it etcd 3.4 or newer?", name_of(member), post.path,
+                  answer.status, beginning_of(answer.body));
+  }
+  if (!body.is_object()) {
+    fail<Corrupt>("{} answers {} with something that is not JSON ('{}'): is it etcd?", name_of(member), post.path,
+                  beginning_of(answer.body));
+  }
+  // A stream (keepalive) has answered "200 OK" before it comes to its error.
+  const nlohmann::json& error = body.contains("error") && body["error"].is_object() ? body["error"] : body;
+  if (!refused && !body.contains("error")) return {.answered = true, .body = std::move(body)};
+  const int code = error.contains("code") && error["code"].is_number() ? error["code"].get<int>() : 0;
+  const std::string reason =
+      error.contains("message") && error["message"].is_string() ? error["message"].get<std::string>() : body.dump();
+  const std::string problem = fmt::format("{} refuses {}: {}", name_of(member), post.path, beginning_of(reason));
+  // Not now, or not here: there is no leader yet, or not within reach of this member.
+  if (code == kUnavailable || code == kDeadlineExceeded) return {.silent = true, .problem = problem};
+  if (code == kInvalidArgument) throw InvalidArgument(problem);
+  if (code == kNotFound) throw EtcdNotFound(problem);
+  throw IoError(problem + "; see the log of that etcd");
+}
+
+void EtcdGateway::give_up(const std::string& path, Deadline deadline, const std::vector<Attempt>& attempts) {
+  std::string problems;
+  bool silent = false;
+  for (const Attempt& attempt : attempts) {
+    if (attempt.problem.empty()) continue;  // its turn did not come
+    problems += (problems.empty() ? "" : "; ") + attempt.problem;
+    silent = silent || attempt.silent;
+  }
+  const std::string message = fmt::format(
+      "etcd did not carry out {} within {} ms: {}. Most of its members have to run: see `etcdctl endpoint health`",
+      path, deadline.allowed().count(), problems);
+  if (silent) throw Timeout(message);
+  throw IoError(message);
+}
+
+}  // namespace trireme::store

@@ -1,0 +1,102 @@
+#include "store/etcd_leadership.h"
+
+#include <condition_variable>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "net/event_loop.h"
+
+namespace trireme::store {
+
+using Clock = Deadline::Clock;
+
+EtcdLeadership::EtcdLeadership(const std::vector<net::Address>& members, EtcdKeys keys,
+                               std::chrono::milliseconds call_within, const Won& won)
+    : keys_(std::move(keys)),
+      call_within_(call_within),
+      lease_(won.lease),
+      create_revision_(won.create_revision),
+      commits_(members),
+      renewals_(members) {
+  renewed(won.asked, won.lease.ttl);
+  thread_ = std::jthread([this](const std::stop_token& stop) { keep_alive(stop); });
+}
+
+EtcdLeadership::~EtcdLeadership() = default;
+
+bool EtcdLeadership::leading() const { return !over_ && Clock::now() < sure_until_.load(); }
+
+/// etcd counts the time from when it gets the question, which is after it was asked. A tenth is left for clocks that do
+/// not run at the same speed, and for who acts upon the answer of leading().
+void EtcdLeadership::renewed(Clock::time_point asked, std::chrono::milliseconds ttl) {
+  sure_until_ = asked + ttl - ttl / 10;
+}
+
+void EtcdLeadership::keep_alive(const std::stop_token& stop) {
+  net::name_thread("store lease");
+  const std::chrono::milliseconds ttl = lease_.ttl;
+  std::mutex mutex;
+  std::condition_variable_any wake;
+  std::unique_lock waiting(mutex);
+  bool troubled = false;
+  while (!wake.wait_for(waiting, stop, ttl / 4, [] { return false; }) && !stop.stop_requested() && !over_) {
+    const auto asked = Clock::now();
+    const Clock::duration left = sure_until_.load() - asked;
+    try {
+      const auto renewed_for = renewals_.keep_alive(lease_.id, Deadline::in(std::max<Clock::duration>(left, ttl / 2)));
+      if (renewed_for == 0s) {
+        if (over_.exchange(true)) return;  // given up meanwhile
+        log_error("lost the lead: its lease has run out", {{"term", term()}});
+        return;
+      }
+      renewed(asked, renewed_for);
+      if (std::exchange(troubled, false)) log_info("the lease of the lead is renewed again", {{"term", term()}});
+    } catch (const Error& problem) {  // leading() tells; the lease may still outlast the trouble
+      if (!std::exchange(troubled, true)) log_warn("cannot renew the lease of the lead", {{"reason", problem.what()}});
+    }
+  }
+}
+
+void EtcdLeadership::commit(const Changes& changes) {
+  check_changes(changes);
+  const std::lock_guard lock(commit_mutex_);
+  if (over_) end("it was given up, or its lease ran out");
+  // A commit that failed may lie in a member that hangs, and be done much later. It expects the version that it knew:
+  // raising that settles the matter, whether by the late commit itself or by an empty one that takes its place.
+  const Deadline deadline = Deadline::in(call_within_);
+  if (unsettled_) write({}, deadline);
+  write(changes, deadline);
+}
+
+void EtcdLeadership::write(const Changes& changes, Deadline deadline) {
+  EtcdTransaction transaction{
+      .key = keys_.leader, .create_revision = create_revision_, .version = version_, .touch_key = true};
+  for (const auto& [key, value] : changes) {
+    if (value) {
+      transaction.puts.push_back({.key = keys_.data + key, .value = *value});
+    } else {
+      transaction.removals.push_back(keys_.data + key);
+    }
+  }
+  unsettled_ = true;
+  const EtcdClient::Outcome outcome = commits_.run(transaction, deadline);
+  unsettled_ = false;
+  // A question that was asked twice finds its own work done: nobody but us raises the version of our key.
+  const bool done_before =
+      outcome.found && outcome.found->create_revision == create_revision_ && outcome.found->version == version_ + 1;
+  if (!outcome.done && !done_before) end("another took the lead, or its lease ran out");
+  ++version_;
+}
+
+void EtcdLeadership::resign() {
+  over_ = true;
+  thread_.request_stop();
+  renewals_.revoke(lease_.id, Deadline::in(call_within_));
+}
+
+void EtcdLeadership::end(const std::string& reason) {
+  over_ = true;
+  fail<StaleView>("the leadership of term {} in etcd is over: {}; campaign again, or end", term(), reason);
+}
+
+}  // namespace trireme::store

@@ -1,0 +1,204 @@
+#include "store/sqlite_store.h"
+
+#include "base/error.h"
+
+#ifndef TRIREME_HAS_SQLITE
+
+namespace trireme::store {
+
+std::unique_ptr<Store> open_sqlite_store(const std::filesystem::path& path, std::chrono::milliseconds /*call_within*/) {
+  fail<InvalidArgument>(
+      "the store {} needs SQLite, and Trireme was built without: install libsqlite3-dev and run CMake again, or use "
+      "memory: (lost with the master) or etcd://host:2379",
+      path.string());
+}
+
+}  // namespace trireme::store
+
+#else
+
+#include <atomic>
+#include <mutex>
+#include <thread>
+
+#include "store/lock_file.h"
+#include "store/sqlite_database.h"
+
+namespace trireme::store {
+namespace {
+
+constexpr int kOurFiles = 0x54726952;  // "TriR": tells our files from other programs'
+constexpr int kFormat = 1;
+
+std::filesystem::path lock_path(const std::filesystem::path& store) { return store.string() + ".lock"; }
+
+std::int64_t pragma(SqliteDatabase& database, const std::string& name) {
+  auto answer = database.prepare("PRAGMA " + name);
+  return answer.next() ? answer.number(0) : 0;
+}
+
+/// SQLite does not wait for others who do the same to a new file: it refuses.
+void write_ahead(SqliteDatabase& database, Deadline deadline) {
+  for (;;) {
+    try {
+      return database.run("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL");
+    } catch (const Timeout&) {
+      if (deadline.passed()) throw;
+      std::this_thread::sleep_for(5ms);
+    }
+  }
+}
+
+/// Makes the tables if the file is new, and refuses one that belongs to something else.
+void set_up(SqliteDatabase& database) {
+  write_ahead(database, Deadline::in(database.patience()));
+  SqliteTransaction transaction(database);
+  const bool is_new = pragma(database, "schema_version") == 0;
+  if (is_new) {
+    database.run(
+        fmt::format("PRAGMA application_id={}; PRAGMA user_version={};"
+                    "CREATE TABLE entries(key BLOB PRIMARY KEY NOT NULL, value BLOB NOT NULL);"
+                    "CREATE TABLE leader(term INTEGER NOT NULL, name BLOB, value BLOB);"
+                    "INSERT INTO leader VALUES(0, NULL, NULL)",
+                    kOurFiles, kFormat));
+  } else if (pragma(database, "application_id") != kOurFiles) {
+    fail<Corrupt>("{} belongs to another program: name another file for the store", database.path().string());
+  } else if (pragma(database, "user_version") != kFormat) {
+    fail<Corrupt>("the store {} has format {}, this Trireme reads format {}: use the Trireme that made it",
+                  database.path().string(), pragma(database, "user_version"), kFormat);
+  }
+  transaction.commit();
+}
+
+class SqliteLeadership : public Leadership {
+ public:
+  SqliteLeadership(const std::filesystem::path& path, std::chrono::milliseconds call_within, LockFile lock,
+                   const Candidate& candidate)
+      : database_(path, call_within), lock_(std::move(lock)), file_(path) {
+    set_up(database_);
+    SqliteTransaction transaction(database_);
+    term_ = row_term() + 1;
+    database_.prepare("UPDATE leader SET term=?1, name=?2, value=?3")
+        .bind(1, term_)
+        .bind(2, candidate.name)
+        .bind(3, candidate.value)
+        .run();
+    transaction.commit();
+  }
+
+  std::uint64_t term() const override { return static_cast<std::uint64_t>(term_); }
+  bool leading() const override { return !over_; }
+  bool over() const override { return over_; }
+
+  void commit(const Changes& changes) override {
+    check_changes(changes);
+    const std::lock_guard lock(mutex_);
+    check_leading();
+    SqliteTransaction transaction(database_);
+    if (row_term() != term_) end("another master took the lead");
+    auto put =
+        database_.prepare("INSERT INTO entries VALUES(?1, ?2) ON CONFLICT(key) DO UPDATE SET value=excluded.value");
+    auto remove = database_.prepare("DELETE FROM entries WHERE key=?1");
+    for (const auto& [key, value] : changes) {
+      if (value) {
+        put.bind(1, key).bind(2, *value).run();
+      } else {
+        remove.bind(1, key).run();
+      }
+    }
+    transaction.commit();
+  }
+
+  void resign() override {
+    const std::lock_guard lock(mutex_);
+    if (over_.exchange(true)) return;
+    lock_.release();  // with it goes the lead; the row keeps the term
+  }
+
+ private:
+  std::int64_t row_term() {
+    auto row = database_.prepare("SELECT term FROM leader");
+    if (!row.next()) fail<Corrupt>("the store {} has lost its term: move it away", database_.path().string());
+    return row.number(0);
+  }
+
+  /// The lock says nothing if others look at another file than ours.
+  void check_leading() {
+    if (over_) end("it was given up");
+    if (!lock_.in_place()) end(lock_.path().string() + " was removed or replaced");
+    if (!file_.in_place()) end(database_.path().string() + " was removed or replaced");
+  }
+
+  [[noreturn]] void end(const std::string& reason) {
+    over_ = true;
+    fail<StaleView>("the leadership of term {} of the store {} is over: {}; campaign again, or end", term_,
+                    database_.path().string(), reason);
+  }
+
+  std::mutex mutex_;
+  SqliteDatabase database_;  // guarded by mutex_, as are lock_ and file_
+  LockFile lock_;
+  FileIdentity file_;
+  std::int64_t term_ = 0;
+  std::atomic<bool> over_ = false;
+};
+
+class SqliteStore : public Store {
+ public:
+  SqliteStore(const std::filesystem::path& path, std::chrono::milliseconds call_within)
+      : call_within_(call_within), database_(path, call_within) {
+    set_up(database_);
+  }
+
+  std::optional<std::string> get(const std::string& key) override {
+    const std::lock_guard lock(mutex_);
+    auto row = database_.prepare("SELECT value FROM entries WHERE key=?1");
+    return row.bind(1, key).next() ? std::optional(row.bytes(0)) : std::nullopt;
+  }
+
+  std::map<std::string, std::string> list(const std::string& prefix) override {
+    const std::lock_guard lock(mutex_);
+    std::map<std::string, std::string> found;
+    auto row = database_.prepare("SELECT key, value FROM entries WHERE key>=?1 ORDER BY key");
+    row.bind(1, prefix);
+    while (row.next()) {
+      std::string key = row.bytes(0);
+      if (!key.starts_with(prefix)) break;
+      found.emplace(std::move(key), row.bytes(1));
+    }
+    return found;
+  }
+
+  std::optional<Leader> leader() override {
+    const std::lock_guard lock(mutex_);
+    if (!LockFile::is_held(lock_path(database_.path()))) return std::nullopt;
+    auto row = database_.prepare("SELECT term, name, value FROM leader");
+    if (!row.next()) return std::nullopt;
+    return Leader{.name = row.bytes(1), .value = row.bytes(2), .term = static_cast<std::uint64_t>(row.number(0))};
+  }
+
+  std::unique_ptr<Leadership> campaign(const Campaign& campaign) override {
+    for (;;) {
+      if (auto lock = LockFile::try_lock(lock_path(database_.path()))) {
+        return std::make_unique<SqliteLeadership>(database_.path(), call_within_, std::move(*lock), campaign.candidate);
+      }
+      if (campaign.deadline.passed()) return nullptr;
+      std::this_thread::sleep_for(std::min<Deadline::Clock::duration>(campaign.deadline.left(), 20ms));
+    }
+  }
+
+ private:
+  const std::chrono::milliseconds call_within_;
+  std::mutex mutex_;
+  SqliteDatabase database_;  // guarded by mutex_, save its path
+};
+
+}  // namespace
+
+std::unique_ptr<Store> open_sqlite_store(const std::filesystem::path& path, std::chrono::milliseconds call_within) {
+  return std::make_unique<SqliteStore>(std::filesystem::absolute(path), call_within);
+}
+
+}  // namespace trireme::store
+
+#endif  // TRIREME_HAS_SQLITE

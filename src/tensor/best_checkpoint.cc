@@ -1,0 +1,18 @@
+#include "tensor/best_checkpoint.h"
+
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "tensor/save_model.h"
+
+namespace trireme {
+bool BestCheckpoint::offer(const torch::nn::Module& module, double metric, const std::string& name) {
+  const bool better = !metric_ || (best_ == Best::kHighest ? metric > *metric_ : metric < *metric_);
+  if (std::isnan(metric) || !better) return false;
+  save_model(path_, module, {{name, fmt::format("{}", metric)}});
+  metric_ = metric;
+  return true;
+}
+
+}  // namespace trireme

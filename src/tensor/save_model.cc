@@ -1,0 +1,26 @@
+#include "tensor/save_model.h"
+
+#include "base/error.h"
+#include "tensor/torch_dtype.h"
+
+namespace trireme {
+
+void save_model(const std::filesystem::path& path, const torch::nn::Module& module,
+                const checkpoint::Metadata& metadata) {
+  std::vector<torch::Tensor> tensors;  // keep the bytes alive
+  std::vector<checkpoint::TensorView> views;
+  const auto add = [&](const std::string& name, const torch::Tensor& tensor) {
+    const auto dtype = dtype_of(tensor.scalar_type());
+    if (!dtype) fail<InvalidArgument>("'{}' has a type that safetensors files do not know", name);
+    const torch::Tensor& held = tensors.emplace_back(tensor.detach().to(torch::kCPU).contiguous());
+    views.push_back({.name = name,
+                     .dtype = *dtype,
+                     .shape = held.sizes().vec(),
+                     .data = Bytes(static_cast<const std::byte*>(held.data_ptr()), held.nbytes())});
+  };
+  for (const auto& item : module.named_parameters()) add(item.key(), item.value());
+  for (const auto& item : module.named_buffers()) add(item.key(), item.value());
+  checkpoint::write_safetensors(path, views, metadata);
+}
+
+}  // namespace trireme

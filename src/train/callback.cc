@@ -1,0 +1,210 @@
+#include "train/callback.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include <fmt/format.h>
+
+#include "base/file.h"
+#include "base/hash.h"
+#include "tensor/save_model.h"
+
+namespace trireme {
+namespace {
+
+class MetricsWriter final : public Callback {
+ public:
+  explicit MetricsWriter(const std::filesystem::path& path) : file_(path) {}
+
+  void on_start(const Model& /*model*/, const cluster::Plan& plan) override { strategy_ = plan.strategy; }
+
+  void on_row(const cluster::MetricsRow& row, TrainControl& /*control*/) override {
+    nlohmann::json line(row);
+    line["kind"] = "train";
+    line["strategy"] = strategy_;
+    file_.append(line);
+  }
+
+  void on_evaluation(Step step, const Evaluation& evaluation, TrainControl& /*control*/) override {
+    file_.append({{"kind", "test"}, {"step", step}, {"loss", evaluation.loss}, {"accuracy", evaluation.accuracy}});
+  }
+
+ private:
+  observe::MetricsFile file_;
+  std::string strategy_;
+};
+
+class TensorBoardWriter final : public Callback {
+ public:
+  explicit TensorBoardWriter(const std::filesystem::path& folder) : file_(folder) {}
+
+  void on_row(const cluster::MetricsRow& row, TrainControl& /*control*/) override {
+    file_.add_scalar("train/loss", row.loss, row.step);
+    file_.add_scalar("train/accuracy", row.accuracy, row.step);
+    file_.add_scalar("train/lr", row.lr, row.step);
+    file_.add_scalar("speed/samples_per_s", row.samples_per_s, row.step);
+    file_.add_scalar("speed/clock_spread", static_cast<double>(row.clock_max - row.clock_min), row.step);
+  }
+
+  void on_evaluation(Step step, const Evaluation& evaluation, TrainControl& /*control*/) override {
+    file_.add_scalar("test/loss", evaluation.loss, step);
+    file_.add_scalar("test/accuracy", evaluation.accuracy, step);
+  }
+
+ private:
+  observe::EventFile file_;
+};
+
+class FinalSave final : public Callback {
+ public:
+  FinalSave(std::filesystem::path model, std::filesystem::path result)
+      : model_(std::move(model)), result_(std::move(result)) {}
+
+  void on_end(const Model& model, const TrainResult& result) override {
+    save_model(model_, *model.module, {{"steps", std::to_string(result.steps)}, {"sha256", result.parameters_sha256}});
+    write_file_atomically(result_, as_bytes(result.json().dump(2) + "\n"));
+  }
+
+ private:
+  std::filesystem::path model_;
+  std::filesystem::path result_;
+};
+
+class ProgressShow final : public Callback {
+ public:
+  explicit ProgressShow(observe::ProgressOptions options) : line_(std::move(options)) {}
+
+  void on_start(const Model& /*model*/, const cluster::Plan& plan) override {
+    plan_ = plan;
+    line_.print_above(fmt::format("{} steps of {} samples, strategy {}", plan.steps, plan.batch, plan.strategy));
+  }
+
+  void on_row(const cluster::MetricsRow& row, TrainControl& /*control*/) override {
+    const double left = static_cast<double>(plan_.steps - std::min(plan_.steps, row.step));
+    line_.update({.epoch = row.epoch,
+                  .epochs = plan_.steps / std::max<Step>(1, plan_.steps_per_epoch),
+                  .step = row.step,
+                  .steps = plan_.steps,
+                  .samples_per_s = row.samples_per_s,
+                  .loss = row.loss,
+                  .accuracy = row.accuracy,
+                  .clock_min = row.clock_min,
+                  .clock_max = row.clock_max,
+                  .seconds_left = row.step == 0 ? NAN : row.seconds / static_cast<double>(row.step) * left});
+  }
+
+  void on_evaluation(Step step, const Evaluation& evaluation, TrainControl& /*control*/) override {
+    line_.print_above(
+        fmt::format("step {}: test accuracy {:.2f} %, loss {:.4f}", step, 100 * evaluation.accuracy, evaluation.loss));
+  }
+
+  void on_end(const Model& /*model*/, const TrainResult& /*result*/) override { line_.finish(); }
+
+ private:
+  observe::ProgressLine line_;
+  cluster::Plan plan_;
+};
+
+class EarlyStop final : public Callback {
+ public:
+  explicit EarlyStop(std::uint32_t patience) : patience_(patience) {}
+
+  void on_evaluation(Step /*step*/, const Evaluation& evaluation, TrainControl& control) override {
+    if (evaluation.loss < best_) {
+      best_ = evaluation.loss;
+      without_progress_ = 0;
+    } else if (++without_progress_ >= patience_) {
+      control.request_stop(fmt::format("the test loss has not improved in {} evaluations", patience_));
+    }
+  }
+
+ private:
+  std::uint32_t patience_;
+  std::uint32_t without_progress_ = 0;
+  double best_ = INFINITY;
+};
+
+class TimeLimit final : public Callback {
+ public:
+  explicit TimeLimit(std::chrono::milliseconds limit) : limit_(limit) {}
+
+  void on_start(const Model& /*model*/, const cluster::Plan& /*plan*/) override { end_.emplace(Deadline::in(limit_)); }
+
+  void on_row(const cluster::MetricsRow& /*row*/, TrainControl& control) override {
+    if (end_->passed()) control.request_stop(fmt::format("the time limit of {:.0f} s is reached", seconds(limit_)));
+  }
+
+ private:
+  std::chrono::milliseconds limit_;
+  std::optional<Deadline> end_;
+};
+
+class TargetAccuracy final : public Callback {
+ public:
+  explicit TargetAccuracy(double accuracy) : accuracy_(accuracy) {}
+
+  void on_evaluation(Step /*step*/, const Evaluation& evaluation, TrainControl& control) override {
+    if (evaluation.accuracy >= accuracy_) {
+      control.request_stop(fmt::format("the target accuracy of {:.2f} % is reached", 100 * accuracy_));
+    }
+  }
+
+ private:
+  double accuracy_;
+};
+
+}  // namespace
+
+nlohmann::json TrainResult::json() const {
+  nlohmann::json result{{"steps", steps},
+                        {"samples", samples},
+                        {"samples_per_s", samples_per_s},
+                        {"seconds", seconds},
+                        {"parameters_sha256", parameters_sha256},
+                        {"strategy", strategy}};
+  result["test_accuracy"] = test ? nlohmann::json(test->accuracy) : nlohmann::json();
+  result["test_loss"] = test ? nlohmann::json(test->loss) : nlohmann::json();
+  if (!stopped_because.empty()) result["stopped_because"] = stopped_because;
+  if (communication) {
+    result["wire_bytes"] = communication->wire_bytes;
+    result["plain_bytes"] = communication->plain_bytes;
+    result["encode_seconds"] = communication->encode_seconds;
+  }
+  return result;
+}
+
+std::shared_ptr<Callback> write_metrics(const std::filesystem::path& path) {
+  return std::make_shared<MetricsWriter>(path);
+}
+
+std::shared_ptr<Callback> write_tensorboard(const std::filesystem::path& folder) {
+  return std::make_shared<TensorBoardWriter>(folder);
+}
+
+std::shared_ptr<Callback> save_final(const std::filesystem::path& model, const std::filesystem::path& result) {
+  return std::make_shared<FinalSave>(model, result);
+}
+
+std::shared_ptr<Callback> show_progress(observe::ProgressOptions options) {
+  return std::make_shared<ProgressShow>(std::move(options));
+}
+
+std::shared_ptr<Callback> stop_early(std::uint32_t patience) { return std::make_shared<EarlyStop>(patience); }
+
+std::shared_ptr<Callback> limit_time(std::chrono::milliseconds limit) { return std::make_shared<TimeLimit>(limit); }
+
+std::shared_ptr<Callback> stop_at_accuracy(double accuracy) { return std::make_shared<TargetAccuracy>(accuracy); }
+
+std::string hash_parameters(const torch::nn::Module& module) {
+  std::map<std::string, torch::Tensor> by_name;
+  for (const auto& item : module.named_parameters()) by_name[item.key()] = item.value();
+  Sha256 hash;
+  for (const auto& [name, parameter] : by_name) {
+    const torch::Tensor host = parameter.detach().to(torch::kCPU).contiguous();
+    hash.add(Bytes(static_cast<const std::byte*>(host.data_ptr()), host.nbytes()));
+  }
+  return hash.hex();
+}
+
+}  // namespace trireme

@@ -1,0 +1,156 @@
+#include "train/compute/lane_computer.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/random.h"
+
+namespace trireme {
+namespace {
+
+std::vector<torch::Tensor> tensors_of(std::vector<NamedParameter> parameters) {
+  std::vector<torch::Tensor> tensors;
+  for (NamedParameter& parameter : parameters) tensors.push_back(std::move(parameter.tensor));
+  return tensors;
+}
+
+}  // namespace
+
+LaneComputer::LaneComputer(const Model& model, const TrainOptions& options, std::vector<std::int64_t> sample_shape)
+    : model_(model),
+      options_(options),
+      sample_shape_(std::move(sample_shape)),
+      parameters_(tensors_of(trainable_parameters(*model.module))),
+      tap_(parameters_),
+      buffers_(*model.module) {}
+
+StepStatistics LaneComputer::compute(const StepWork& work, Strategy& strategy) {
+  StepStatistics statistics;
+  const auto buffer_sums = strategy.buffer_sums();
+  buffers_.begin_step();
+  const std::vector<SumStep> program = summation_schedule(work.lanes.count);
+  std::size_t last_compute = program.size();
+  while (program[--last_compute].kind != SumStep::Kind::kCompute) {
+  }
+  for (std::size_t i = 0; i <= last_compute; ++i) {
+    const SumStep& move = program[i];
+    if (move.kind == SumStep::Kind::kAdd) {
+      for (std::size_t p = 0; p < parameters_.size(); ++p) add(move.level, p, strategy);
+      if (buffer_sums) buffers_.add(move.level, *buffer_sums);
+      continue;
+    }
+    const data::Item& item = work.items[move.lane];
+    const bool last = i == last_compute;
+    // Once the last lane's gradient of a parameter is there, its sum is complete and leaves.
+    const auto complete = [&](std::size_t p) {
+      for (std::size_t rest = last_compute + 1; rest < program.size(); ++rest) add(program[rest].level, p, strategy);
+      strategy.add(p);
+    };
+    const bool leave_early = last && options_.clip_norm <= 0;
+    const auto on_gradient = [&](std::size_t p, const torch::Tensor& gradient) {
+      store(move.level, p, gradient, strategy);
+      if (leave_early) complete(p);
+    };
+    if (buffer_sums) buffers_.begin_lane();
+    if (item.batch.size() == 0) {  // the last batch of an epoch can have fewer samples than lanes
+      for (std::size_t p = parameters_.size(); p-- > 0;) on_gradient(p, torch::Tensor());
+    } else {
+      compute_lane(item, statistics, on_gradient);
+    }
+    if (buffer_sums) buffers_.end_lane(move.level, *buffer_sums);
+    if (options_.clip_norm > 0) clip(move.level, static_cast<double>(item.batch.size()), strategy);
+    if (last && !leave_early) {
+      for (std::size_t p = parameters_.size(); p-- > 0;) complete(p);
+    }
+  }
+  if (buffer_sums) {
+    for (std::size_t rest = last_compute + 1; rest < program.size(); ++rest) {
+      buffers_.add(program[rest].level, *buffer_sums);
+    }
+    buffers_.end_step();
+  }
+  return statistics;
+}
+
+void LaneComputer::compute_lane(const data::Item& item, StepStatistics& statistics,
+                                const GradientHooks::OnGradient& on_gradient) {
+  // Random numbers belong to (seed, step, lane), not to the worker that happens to compute them.
+  torch::manual_seed(mix_seed(options_.seed, item.work.step, item.work.lane));
+  const std::uint64_t samples = item.batch.size();
+  const auto parts = static_cast<Lane>(std::min<std::uint64_t>(options_.accumulate, samples));
+  for (Lane part = 0; part + 1 < parts; ++part) {
+    tap_.accumulate(forward(item, lane_samples(samples, parts, part), statistics));
+  }
+  tap_.backward(forward(item, lane_samples(samples, parts, parts - 1), statistics), on_gradient);
+}
+
+LaneComputer::Batch LaneComputer::to_tensors(const data::Item& item, SampleRange part) const {
+  const auto count = static_cast<std::int64_t>(part.count);
+  std::vector<std::int64_t> shape{count};
+  shape.insert(shape.end(), sample_shape_.begin(), sample_shape_.end());
+  const std::size_t sample_floats = item.batch.features.size() / item.batch.size();
+  // The batch outlives the step, so the CPU reads it in place.
+  auto* features = const_cast<float*>(item.batch.features.data() + part.first * sample_floats);
+  auto* labels = const_cast<std::int64_t*>(item.batch.labels.data() + part.first);
+  return {torch::from_blob(features, shape).to(options_.device),
+          torch::from_blob(labels, {count}, torch::kInt64).to(options_.device)};
+}
+
+torch::Tensor LaneComputer::forward(const data::Item& item, SampleRange part, StepStatistics& statistics) {
+  const Batch batch = to_tensors(item, part);
+  const torch::Tensor output = model_.forward(batch.features);
+  const torch::Tensor loss = options_.loss(output, batch.labels);
+  const double value = loss.item<double>();
+  if (!std::isfinite(value)) {
+    fail<InvalidArgument>("the loss is {} at step {}, lane {}: the learning rate ({}) may be too high, or the data bad",
+                          value, item.work.step, item.work.lane, options_.lr);
+  }
+  const auto samples = static_cast<double>(part.count);
+  statistics.loss_sum += value * samples;
+  statistics.samples += part.count;
+  if (options_.metric) {
+    torch::NoGradGuard no_grad;
+    statistics.correct += options_.metric(output, batch.labels);
+  }
+  return loss * samples;  // gradients are summed over samples; the mean is taken once, over all lanes
+}
+
+torch::Tensor LaneComputer::buffer(std::size_t level, std::size_t parameter, Strategy& strategy) {
+  const torch::Tensor& like = parameters_[parameter];
+  if (level == 0) return torch::from_blob(strategy.gradient(parameter).data(), like.sizes());
+  while (scratch_.size() < level) scratch_.emplace_back(parameters_.size());
+  torch::Tensor& tensor = scratch_[level - 1][parameter];
+  if (!tensor.defined()) tensor = torch::empty(like.sizes());
+  return tensor;
+}
+
+void LaneComputer::store(std::size_t level, std::size_t parameter, const torch::Tensor& gradient, Strategy& strategy) {
+  torch::NoGradGuard no_grad;
+  torch::Tensor to = buffer(level, parameter, strategy);
+  if (gradient.defined()) {
+    to.copy_(gradient);
+  } else {
+    to.zero_();
+  }
+}
+
+void LaneComputer::add(std::size_t level, std::size_t parameter, Strategy& strategy) {
+  torch::NoGradGuard no_grad;
+  buffer(level - 1, parameter, strategy).add_(buffer(level, parameter, strategy));
+}
+
+void LaneComputer::clip(std::size_t level, double samples, Strategy& strategy) {
+  torch::NoGradGuard no_grad;
+  double square = 0;
+  for (std::size_t p = 0; p < parameters_.size(); ++p) {
+    const double norm = buffer(level, p, strategy).norm().item<double>();
+    square += norm * norm;
+  }
+  const double limit = options_.clip_norm * samples;  // the buffers hold sums, the limit is for the mean
+  if (const double norm = std::sqrt(square); norm > limit) {
+    for (std::size_t p = 0; p < parameters_.size(); ++p) buffer(level, p, strategy).mul_(limit / norm);
+  }
+}
+
+}  // namespace trireme

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "train/compute/buffers.h"
+#include "train/compute/gradient_hooks.h"
+#include "train/compute/summation_schedule.h"
+#include "train/compute/work_stream.h"
+#include "train/options.h"
+#include "train/strategy/strategy.h"
+
+namespace trireme {
+
+/// What the lanes of one step gave.
+struct StepStatistics {
+  double loss_sum = 0;  ///< over samples
+  double correct = 0;
+  std::uint64_t samples = 0;
+};
+
+/// Computes the gradients of a worker's lanes, one lane after the other, sums them along the lanes' tree and gives them
+/// to the strategy while the last backward still runs. The model's buffers go the same way if the strategy wants them.
+class LaneComputer {
+ public:
+  LaneComputer(const Model& model, const TrainOptions& options, std::vector<std::int64_t> sample_shape);
+
+  /// Throws InvalidArgument naming step and lane if a loss is not finite.
+  StepStatistics compute(const StepWork& work, Strategy& strategy);
+
+  /// The step that `compute` was last called for was given up: the model's buffers are again what they were before it.
+  void rewind() { buffers_.rewind(); }
+
+ private:
+  struct Batch {
+    torch::Tensor features;  // samples × sample shape
+    torch::Tensor labels;    // samples
+  };
+
+  void compute_lane(const data::Item& item, StepStatistics& statistics, const GradientHooks::OnGradient& on_gradient);
+  Batch to_tensors(const data::Item& item, SampleRange part) const;
+  torch::Tensor forward(const data::Item& item, SampleRange part, StepStatistics& statistics);
+  torch::Tensor buffer(std::size_t level, std::size_t parameter, Strategy& strategy);
+  void store(std::size_t level, std::size_t parameter, const torch::Tensor& gradient, Strategy& strategy);
+  void add(std::size_t level, std::size_t parameter, Strategy& strategy);
+  void clip(std::size_t level, double samples, Strategy& strategy);
+
+  Model model_;
+  const TrainOptions& options_;
+  std::vector<std::int64_t> sample_shape_;
+  std::vector<torch::Tensor> parameters_;
+  GradientHooks tap_;
+  LaneBuffers buffers_;
+  std::vector<std::vector<torch::Tensor>> scratch_;  // level - 1, parameter: sums of right subtrees
+};
+
+}  // namespace trireme

@@ -1,0 +1,178 @@
+#include "train/compute/work_stream.h"
+
+#include <condition_variable>
+
+#include "base/error.h"
+#include "base/log.h"
+
+namespace trireme {
+namespace {
+
+constexpr auto kReadTime = 120s;
+constexpr auto kLeaseTime = 3600s;    // others may be slow with the last units, or save; the master notices who hangs
+constexpr Step kSaveMark = ~Step{0};  // the step of a work item that means: save
+
+std::size_t depth_for(Lane lanes) { return 2 * static_cast<std::size_t>(lanes); }
+
+class FixedStream final : public WorkStream {
+ public:
+  FixedStream(std::shared_ptr<const data::Dataset> dataset, std::shared_ptr<const data::Sampler> sampler,
+              LaneRange lanes, Step first, Step steps)
+      : lanes_(lanes),
+        wanted_(first),
+        prefetcher_(
+            std::move(dataset),
+            [this, sampler = std::move(sampler), lanes, steps, step = first,
+             lane = lanes.first](const std::stop_token&) mutable -> std::optional<data::Work> {
+              if (lane == lanes.first) step = std::max(step, wanted_.load());
+              if (step >= steps) return std::nullopt;
+              data::Work work{.step = step, .lane = lane, .indices = sampler->indices(step, lane)};
+              if (++lane == lanes.end()) {
+                lane = lanes.first;
+                ++step;
+              }
+              return work;
+            },
+            depth_for(lanes.count)) {}
+
+  std::optional<StepWork> next(Step step) override {
+    wanted_.store(step);
+    StepWork work{.step = step, .lanes = lanes_, .items = {}};
+    while (work.items.size() < lanes_.count) {
+      auto item = prefetcher_.next(Deadline::in(kReadTime));
+      if (!item) return std::nullopt;
+      if (item->work.step < step) {  // read ahead for a step this worker has skipped
+        prefetcher_.recycle(std::move(item->batch));
+        continue;
+      }
+      work.step = item->work.step;
+      work.items.push_back(std::move(*item));
+    }
+    return work;
+  }
+
+  void finish(StepWork work) override {
+    for (data::Item& item : work.items) prefetcher_.recycle(std::move(item.batch));
+  }
+
+ private:
+  LaneRange lanes_;
+  std::atomic<Step> wanted_;
+  data::Prefetcher prefetcher_;
+};
+
+class LeasedStream final : public WorkStream {
+ public:
+  LeasedStream(std::shared_ptr<const data::Dataset> dataset, std::shared_ptr<const data::Sampler> sampler,
+               cluster::Membership& master)
+      : sampler_(std::move(sampler)),
+        master_(master),
+        prefetcher_(
+            std::move(dataset), [this](const std::stop_token& stop) { return produce(stop); }, 2) {}
+
+  std::optional<StepWork> next(Step /*step*/) override {
+    auto item = prefetcher_.next(Deadline::in(kLeaseTime));
+    if (!item) return std::nullopt;
+    StepWork work{.step = item->work.step, .lanes = {item->work.lane, 1}, .items = {}};
+    work.save = work.step == kSaveMark;
+    work.items.push_back(std::move(*item));
+    return work;
+  }
+
+  void saved() override {
+    {
+      const std::lock_guard lock(mutex_);
+      saved_ = std::exchange(to_save_, 0);
+    }
+    finished_some_.notify_all();
+  }
+
+  void close() override {
+    prefetcher_.stop();
+    try {
+      master_.lease({.finished = take_finished(), .more = false});
+    } catch (const Error& problem) {  // it will be computed again, and count once
+      log_debug("could not tell what is finished", {{"reason", problem.what()}});
+    }
+  }
+
+  void finish(StepWork work) override {
+    {
+      const std::lock_guard lock(mutex_);
+      finished_.push_back({work.step * sampler_->config().lanes + work.lanes.first, 1});
+    }
+    finished_some_.notify_all();
+    for (data::Item& item : work.items) prefetcher_.recycle(std::move(item.batch));
+  }
+
+  std::uint64_t finished_units() const override { return finished_units_.load(); }
+
+ private:
+  std::optional<data::Work> produce(const std::stop_token& stop) {
+    while (lease_.count == 0) {
+      cluster::LeaseRequest request{.finished = take_finished()};
+      {
+        const std::lock_guard lock(mutex_);
+        request.saved = std::exchange(saved_, 0);
+        if (to_save_ > 0) request.more = false;  // the training thread is about to save
+      }
+      const cluster::LeaseReply reply = master_.lease(request);
+      finished_units_.store(reply.finished);
+      if (reply.over || stop.stop_requested()) return std::nullopt;
+      lease_ = reply.range;
+      std::unique_lock lock(mutex_);
+      if (reply.save && to_save_ == 0) {
+        to_save_ = reply.finished;
+        return data::Work{.step = kSaveMark, .lane = 0, .indices = {}};
+      }
+      if (lease_.count == 0) {  // others are at work on the last units: ask again when there is news, or soon
+        finished_some_.wait_for(lock, stop, 10ms, [this] { return !finished_.empty() || saved_ > 0; });
+        if (stop.stop_requested()) return std::nullopt;
+      }
+    }
+    const std::uint64_t unit = lease_.first++;
+    --lease_.count;
+    const Lane lanes = sampler_->config().lanes;
+    const Step step = unit / lanes;
+    const auto lane = static_cast<Lane>(unit % lanes);
+    return data::Work{.step = step, .lane = lane, .indices = sampler_->indices(step, lane)};
+  }
+
+  std::vector<cluster::UnitRange> take_finished() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(finished_, {});
+  }
+
+  std::shared_ptr<const data::Sampler> sampler_;
+  cluster::Membership& master_;
+  std::atomic<std::uint64_t> finished_units_{0};
+  cluster::UnitRange lease_;  // the prefetch thread's
+  std::mutex mutex_;
+  std::condition_variable_any finished_some_;
+  std::vector<cluster::UnitRange> finished_;  // not yet reported; guarded by mutex_
+  std::uint64_t to_save_ = 0;                 // units that the training thread was asked to save; guarded by mutex_
+  std::uint64_t saved_ = 0;                   // and has, not yet reported; guarded by mutex_
+  data::Prefetcher prefetcher_;
+};
+
+}  // namespace
+
+std::uint64_t StepWork::samples() const {
+  std::uint64_t total = 0;
+  for (const data::Item& item : items) total += item.batch.size();
+  return total;
+}
+
+std::unique_ptr<WorkStream> make_fixed_stream(std::shared_ptr<const data::Dataset> dataset,
+                                              std::shared_ptr<const data::Sampler> sampler, LaneRange lanes, Step first,
+                                              Step steps) {
+  return std::make_unique<FixedStream>(std::move(dataset), std::move(sampler), lanes, first, steps);
+}
+
+std::unique_ptr<WorkStream> make_leased_stream(std::shared_ptr<const data::Dataset> dataset,
+                                               std::shared_ptr<const data::Sampler> sampler,
+                                               cluster::Membership& master) {
+  return std::make_unique<LeasedStream>(std::move(dataset), std::move(sampler), master);
+}
+
+}  // namespace trireme

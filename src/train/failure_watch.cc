@@ -1,0 +1,19 @@
+#include "train/failure_watch.h"
+
+#include "base/error.h"
+
+namespace trireme {
+
+bool is_peer_failure(const std::exception& problem) {
+  return dynamic_cast<const PeerLost*>(&problem) != nullptr || dynamic_cast<const Timeout*>(&problem) != nullptr ||
+         dynamic_cast<const StaleView*>(&problem) != nullptr;
+}
+
+void tell_failure(Job& job, const std::exception& problem) {
+  const bool lost_peer = is_peer_failure(problem);
+  const std::string known = lost_peer ? job.wait_for_failure(Deadline::in(1s)) : job.failure();
+  const bool for_all = dynamic_cast<const InvalidArgument*>(&problem) != nullptr;
+  if (known.empty() && for_all && !job.learner()) job.membership().leave(problem.what());
+}
+
+}  // namespace trireme

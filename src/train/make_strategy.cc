@@ -1,0 +1,43 @@
+#include "train/make_strategy.h"
+
+#include "base/error.h"
+#include "train/strategy/all_reduce.h"
+#include "train/strategy/local_sgd.h"
+#include "train/strategy/parameter_server.h"
+
+namespace trireme {
+namespace {
+
+std::unique_ptr<Strategy> make_parameter_server(Job& job, const TrainOptions& options,
+                                                const ps::Consistency& consistency, Step checkpoint_every) {
+  return std::make_unique<ParameterServer>(job, ParameterServerOptions{.update = options.optimizer,
+                                                                       .consistency = consistency,
+                                                                       .lanes = options.lanes,
+                                                                       .codec = options.codec,
+                                                                       .checkpoint_every = checkpoint_every});
+}
+
+}  // namespace
+
+std::unique_ptr<Strategy> make_strategy(Job& job, const TrainOptions& options, Step checkpoint_every) {
+  using Kind = cluster::StrategyChoice::Kind;
+  cluster::check_servers(options.strategy, static_cast<std::uint32_t>(job.view().servers.size()));
+  switch (options.strategy.kind) {
+    case Kind::kParameterServer:
+      return make_parameter_server(job, options, options.consistency, checkpoint_every);
+    case Kind::kCentral:  // parameters in one place, one update for all: a single server in bsp is just that
+      return make_parameter_server(job, options, {.mode = ps::Consistency::Mode::kBsp}, checkpoint_every);
+    case Kind::kAllReduce:
+      return std::make_unique<AllReduce>(
+          job,
+          AllReduceOptions{
+              .update = options.optimizer, .lanes = options.lanes, .buffers = options.buffers, .codec = options.codec});
+    case Kind::kLocalSgd:
+      return std::make_unique<LocalSgd>(job.ranks(), LocalSgdOptions{.update = options.optimizer,
+                                                                     .choice = options.strategy.local_sgd,
+                                                                     .buffers = options.buffers});
+  }
+  TRIREME_CHECK(false, "no strategy");
+}
+
+}  // namespace trireme

@@ -1,0 +1,248 @@
+#include "train/strategy/all_reduce.h"
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/random.h"
+
+namespace trireme {
+namespace {
+
+constexpr std::size_t kLineFloats = 16;    // buckets begin on a cache line
+constexpr int kTriesToFollow = 3;          // each is a copy of all the state, made for nothing if the view ends
+constexpr auto kFollowWithin = 30s;        // for the last step or two, while the others wait
+constexpr double kMostSamples = 1u << 24;  // up to here a float counts exactly
+
+std::size_t whole_lines(std::size_t floats) { return (floats + kLineFloats - 1) / kLineFloats * kLineFloats; }
+
+}  // namespace
+
+AllReduce::AllReduce(Job& job, AllReduceOptions options)
+    : job_(job), options_(std::move(options)), learners_(job.endpoint(), job.place().bits_per_second) {}
+
+void AllReduce::attach(const Model& model) {
+  model_ = model;
+  parameters_ = HostParameters(*model.module, options_.update);
+  buckets_ = Buckets(parameters_.elements(), options_.bucket_bytes);
+}
+
+// ---- Guests: workers that are about to come in.
+
+void AllReduce::catch_up() {
+  for (int tries = 0; tries < kTriesToFollow && job_.learner(); ++tries) {
+    if (try_to_catch_up() || !job_.refresh_view()) return;
+  }
+}
+
+/// Follows one of the members until hardly anything is missing. False if it ends before.
+bool AllReduce::try_to_catch_up() {
+  const cluster::ViewInfo view = job_.view();
+  const std::size_t members = view.workers.size() - 1;
+  const auto source = static_cast<Rank>(view.workers.back().id % members);  // not all guests the same
+  try {
+    const net::Address& address = view.workers[source].address;
+    const collective::LinkName name{.view = view.view,
+                                    .group = "",
+                                    .from = static_cast<Rank>(view.workers.back().id),
+                                    .to = source,
+                                    .purpose = collective::Purpose::kLearner};
+    const Deadline deadline = Deadline::in(10s);
+    net::RawStream stream(
+        job_.endpoint().connect(address, name, net::network_transport(job_.place().transport, address), deadline),
+        net::RawStream::Side::kConnected, deadline);
+    auto catch_up = std::make_unique<CatchUpClient>(std::move(stream), catch_up_options());
+    const std::lock_guard lock(mutex_);
+    catch_up_ = std::move(catch_up);
+  } catch (const Error& problem) {
+    log_info("cannot follow the job yet", {{"reason", problem.what()}});
+    return false;
+  }
+  if (const std::string known = job_.failure(); !known.empty()) fail<PeerLost>("{}", known);
+  return catch_up_->wait_until_near();
+}
+
+CatchUpClientOptions AllReduce::catch_up_options() {
+  CatchUpClientOptions options;
+  for (const NamedParameter& piece : tensors()) options.state.push_back(piece.tensor);
+  for (const std::size_t elements : parameters_.elements()) options.change_bytes += elements * sizeof(float);
+  for (const torch::Tensor& buffer : model_.module->buffers()) options.change_bytes += buffer.nbytes();
+  options.on_state = [this] { parameters_.copy_all_to_module(); };
+  options.on_change = [this](const StepChange& change, Bytes bytes) { repeat(change, bytes); };
+  return options;
+}
+
+/// Makes a step that the others have made.
+void AllReduce::repeat(const StepChange& change, Bytes gradients_and_buffers) {
+  const std::byte* from = gradients_and_buffers.data();
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const std::span sums{reinterpret_cast<const float*>(from), parameters_.elements()[i]};
+    if (change.updated) parameters_.update(i, change.input, sums);
+    from += sums.size_bytes();
+  }
+  if (change.updated) parameters_.copy_all_to_module();
+  for (const torch::Tensor& buffer : model_.module->buffers()) {
+    buffer.copy_(torch::from_blob(const_cast<std::byte*>(from), buffer.sizes(), buffer.scalar_type()));
+    from += buffer.nbytes();
+  }
+}
+
+/// Between two steps.
+void AllReduce::update_learners(const StepChange& change) {
+  if (learners_.any()) {
+    std::vector<Bytes> parts;
+    std::vector<torch::Tensor> buffers;  // kept until they are copied
+    for (const std::span<float> sums : gradients_) parts.push_back(std::as_bytes(sums));
+    for (const torch::Tensor& buffer : model_.module->buffers()) {
+      buffers.push_back(buffer.detach().to(torch::kCPU).contiguous());
+      parts.emplace_back(static_cast<const std::byte*>(buffers.back().data_ptr()), buffer.nbytes());
+    }
+    learners_.add(change, parts);
+  }
+  learners_.server_handshake(at_, [this] { return tensors(); });
+}
+
+void AllReduce::interrupt(const std::string& reason) {
+  const std::lock_guard lock(mutex_);
+  if (ranks_ != nullptr) ranks_->abort(reason);
+  if (catch_up_) catch_up_->interrupt();
+}
+
+// ---- Views.
+
+Step AllReduce::sync_state(const Restore& restore) {
+  learners_.end();
+  {
+    collective::Communicator& ranks = job_.ranks();
+    const std::lock_guard lock(mutex_);
+    ranks_ = &ranks;
+  }
+  if (catch_up_) {  // the others have met this worker, and end what they tell it
+    if (const auto followed = catch_up_->finish(Deadline::in(kFollowWithin))) at_ = *followed;
+    const std::lock_guard lock(mutex_);
+    catch_up_.reset();
+  }
+  message_pending_ = {};  // of a step that was given up
+  reductions_.clear();
+  buffer_sync_.reset();
+  reduce_ = {.lanes = job_.view().deal(options_.lanes)};
+  if (at_.fresh && ranks_->rank() == 0 && restore) {
+    if (const auto restored = restore(tensors(), /*initial=*/true)) at_ = *restored;
+    parameters_.copy_all_to_module();
+  }
+  const SyncResult levelled = sync_to_furthest(*ranks_, at_, tensors());
+  at_ = levelled.at;
+  at_.fresh = false;
+  if (levelled.taken) parameters_.copy_all_to_module();
+  allocate_buckets();
+  buffer_sync_.emplace(*ranks_, *model_.module, options_.buffers, reduce_);
+  log_info("met the other workers", {{"view", ranks_->view()},
+                                     {"rank", ranks_->rank()},
+                                     {"ranks", ranks_->size()},
+                                     {"over", ranks_->transport()},
+                                     {"step", at_.version}});
+  return at_.version;
+}
+
+std::optional<TrainingState> AllReduce::state(const SaveRequest& order) {
+  if (order.saved == at_.version) return std::nullopt;
+  return TrainingState{.at = at_, .tensors = tensors()};
+}
+
+std::vector<NamedParameter> AllReduce::tensors() {
+  std::vector<NamedParameter> all = parameters_.state();
+  for (NamedParameter& piece : non_trainable_state(*model_.module)) all.push_back(std::move(piece));
+  return all;
+}
+
+void AllReduce::allocate_buckets() {
+  const auto floats_of = [&](std::size_t bucket) {
+    std::size_t floats = 0;
+    for (const std::uint32_t i : buckets_.members(bucket)) floats += parameters_.elements()[i];
+    return floats;
+  };
+  std::size_t total = 0;
+  for (std::size_t bucket = 0; bucket < buckets_.count(); ++bucket) total += whole_lines(floats_of(bucket));
+  memory_ = ranks_->allocate(total * sizeof(float));
+  bucket_memory_.clear();
+  auto* next = reinterpret_cast<float*>(memory_.get());
+  gradients_.resize(parameters_.size());
+  for (std::size_t bucket = 0; bucket < buckets_.count(); ++bucket) {
+    bucket_memory_.emplace_back(next, floats_of(bucket));
+    reductions_.emplace_back(*ranks_, options_.codec, floats_of(bucket), reduce_);
+    float* at = next;
+    for (const std::uint32_t i : buckets_.members(bucket)) {
+      gradients_[i] = {at, parameters_.elements()[i]};
+      at += gradients_[i].size();
+    }
+    next += whole_lines(floats_of(bucket));
+  }
+}
+
+void AllReduce::begin(const StepInfo& info) {
+  info_ = info;
+  buckets_.begin();
+  full_.assign(buckets_.count(), false);
+  started_ = 0;
+  message_ = {static_cast<float>(info.samples), info.stop ? 1.0f : 0.0f, info.regroup ? 1.0f : 0.0f};
+  message_pending_ = collective::PendingOperation(*ranks_, collective::all_reduce(std::span<float>(message_)));
+}
+
+void AllReduce::add(std::size_t i) {
+  const auto full = buckets_.add(i);
+  if (!full) return;
+  full_[*full] = true;
+  // In the order of buckets, not of their completion: that may differ between workers (an unused parameter, a lane
+  // without samples), and operations are matched by their order.
+  for (; started_ < full_.size() && full_[started_]; ++started_) {
+    reductions_[started_].start(bucket_memory_[started_], mix_seed(at_.version, started_),
+                                fmt::format("bucket {}", started_));
+  }
+}
+
+StepResult AllReduce::finish() {
+  TRIREME_CHECK(started_ == buckets_.count(), "{} of {} buckets were filled", started_, buckets_.count());
+  buffer_sync_->start();
+  message_pending_.wait();
+  const Message all = read_message();
+  for (collective::CompressedReduce& reduction : reductions_) reduction.finish();
+  buffer_sync_->wait();
+  // From here on nothing depends on anybody else: the step is made, or (above) it is not.
+  optim::UpdateInput input{.step = at_.updates, .lr = info_.lr};
+  if (all.samples > 0) {  // else an empty last batch: a step, but nothing to learn from it
+    input.step = ++at_.updates;
+    input.gradient_scale = 1 / all.samples;
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      parameters_.update(i, input, gradients_[i]);
+      parameters_.copy_to_module(i);
+    }
+  }
+  buffer_sync_->apply();
+  ++at_.version;
+  update_learners({.after = at_, .updated = all.samples > 0, .input = input});
+  return {.version = at_.version, .counted = true, .stop = all.stop, .regroup = all.regroup};
+}
+
+AllReduce::Message AllReduce::read_message() const {
+  const auto [samples, stop, regroup] = message_;
+  if (!(samples < kMostSamples)) {
+    fail<InvalidArgument>("a step of {} samples is too large: at most {} can be counted", samples, kMostSamples);
+  }
+  return {.samples = samples, .stop = stop > 0, .regroup = regroup > 0};
+}
+
+void AllReduce::leave() { ranks_->run(collective::barrier()); }  // somebody may still read this worker's memory
+
+std::optional<Communication> AllReduce::communication() const {
+  if (ranks_ == nullptr) return std::nullopt;  // a guest that never took part
+  const collective::Traffic traffic = ranks_->traffic();
+  Communication result{.wire_bytes = traffic.sent_bytes + traffic.shared_bytes};
+  std::uint64_t gradient_bytes = 0;
+  for (std::size_t bucket = 0; bucket < reductions_.size(); ++bucket) {
+    gradient_bytes += bucket_memory_[bucket].size_bytes();
+    result.encode_seconds += reductions_[bucket].encode_seconds();
+  }
+  // What a rank has to give and to get for a sum: all but its own slice, twice (Patarasuk & Yuan 2009).
+  result.plain_bytes = at_.version * gradient_bytes * 2 * (ranks_->size() - 1) / ranks_->size();
+  return result;
+}
+
+}  // namespace trireme

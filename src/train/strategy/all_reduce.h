@@ -1,0 +1,101 @@
+#pragma once
+
+#include <array>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "collective/communicator.h"
+#include "collective/compressed_reduce.h"
+#include "collective/pending_operation.h"
+#include "job/job.h"
+#include "train/compute/buckets.h"
+#include "train/strategy/buffer_sync.h"
+#include "train/strategy/catch_up_client.h"
+#include "train/strategy/catch_up_server.h"
+#include "train/strategy/host_parameters.h"
+#include "train/strategy/state_sync.h"
+
+namespace trireme {
+
+struct AllReduceOptions {
+  optim::UpdateConfig update;
+  Lane lanes = 1;  ///< of the whole job; the result depends on it, not on the number of workers
+  BufferPolicy buffers = BufferPolicy::kAverage;
+  codec::Spec codec = {};               ///< how gradients travel
+  std::size_t bucket_bytes = 4u << 20;  ///< gradients are sent when this much of them is ready
+};
+
+/// Every worker holds all parameters and makes the same update; gradients are summed among the workers.
+///
+/// Gradients are written straight into buckets of memory that the workers of a host share, where they are reduced in
+/// place: a bucket leaves when it is full, while backward goes on, and its parameters are updated while later buckets
+/// still travel. Sums go along the lanes' tree, and the update is that of the servers: the parameters have the same
+/// bits for any number of workers, and those of ParameterServer with bsp. With a codec that holds no more: what a
+/// worker's encoding leaves out stays with that worker.
+///
+/// Parameters change only once all sums of a step are there. So a worker that is lost in the middle of a step leaves
+/// the others before it, or after it, and never in between: `sync_state` brings them together again. Who comes later
+/// follows the others' steps, from one copy of their state on, until it takes part.
+class AllReduce final : public Strategy {
+ public:
+  /// `job` outlives this object.
+  AllReduce(Job& job, AllReduceOptions options);
+
+  void attach(const Model& model) override;
+  void catch_up() override;
+  Step sync_state(const Restore& restore) override;
+  void begin(const StepInfo& info) override;
+  std::span<float> gradient(std::size_t i) override { return gradients_[i]; }
+  void add(std::size_t i) override;
+  std::optional<std::span<float>> buffer_sums() override { return buffer_sync_->sums(); }
+  StepResult finish() override;
+  void refresh() override {}  // the parameters are always up to date
+  void leave() override;
+  std::optional<TrainingState> state(const SaveRequest& order) override;
+  void interrupt(const std::string& reason) override;
+  std::optional<Communication> communication() const override;
+
+ private:
+  /// What travels with the gradients: as they are, before the first bucket.
+  struct Message {
+    double samples = 0;
+    bool stop = false;
+    bool regroup = false;
+  };
+  static constexpr std::size_t kMessageFloats = 3;
+
+  std::vector<NamedParameter> tensors();
+  bool try_to_catch_up();
+  CatchUpClientOptions catch_up_options();
+  void repeat(const StepChange& change, Bytes gradients_and_buffers);
+  void update_learners(const StepChange& change);
+  void allocate_buckets();
+  Message read_message() const;
+
+  Job& job_;
+  AllReduceOptions options_;
+  collective::Communicator* ranks_ = nullptr;  // the job's, from the first meeting on
+  collective::ReduceOptions reduce_;
+  Model model_;
+  HostParameters parameters_;
+  Buckets buckets_;
+  std::shared_ptr<std::byte> memory_;            // of all buckets
+  std::vector<std::span<float>> bucket_memory_;  // by bucket
+  std::vector<std::span<float>> gradients_;      // by parameter
+  std::optional<BufferSync> buffer_sync_;
+  StepInfo info_;
+  std::vector<bool> full_;  // by bucket
+  Position at_;
+  std::size_t started_ = 0;  // buckets on their way in this step
+  std::array<float, kMessageFloats> message_{};
+  collective::PendingOperation message_pending_;         // last, as the next: they work on the memory above
+  std::deque<collective::CompressedReduce> reductions_;  // by bucket
+  CatchUpServer learners_;
+  std::mutex mutex_;                         // for interrupt; only the training thread sets the follower
+  std::unique_ptr<CatchUpClient> catch_up_;  // while this worker is about to come in
+};
+
+}  // namespace trireme

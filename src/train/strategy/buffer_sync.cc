@@ -1,0 +1,56 @@
+#include "train/strategy/buffer_sync.h"
+
+#include <cstring>
+
+namespace trireme {
+
+BufferSync::BufferSync(collective::Communicator& ranks, const torch::nn::Module& module, BufferPolicy policy,
+                       collective::ReduceOptions reduce)
+    : ranks_(ranks), policy_(policy), reduce_(std::move(reduce)), buffers_(module) {
+  if (policy_ != BufferPolicy::kOwn) told_ = buffers_.others;
+  if (policy_ == BufferPolicy::kBroadcast) told_.insert(told_.end(), buffers_.means.begin(), buffers_.means.end());
+  for (const torch::Tensor& tensor : told_) told_bytes_.resize(told_bytes_.size() + tensor.nbytes());
+  if (policy_ != BufferPolicy::kAverage || buffers_.means.empty()) return;
+  const std::size_t floats = buffers_.mean_floats();
+  memory_ = ranks_.allocate(floats * sizeof(float));
+  sums_ = {reinterpret_cast<float*>(memory_.get()), floats};
+}
+
+std::optional<std::span<float>> BufferSync::sums() {
+  const bool any = !buffers_.means.empty() || !buffers_.others.empty();
+  return policy_ == BufferPolicy::kAverage && any ? std::optional(sums_) : std::nullopt;
+}
+
+void BufferSync::start() {
+  if (!sums_.empty()) pending_.emplace_back(ranks_, collective::all_reduce(sums_, reduce_));
+  if (told_bytes_.empty()) return;
+  std::byte* to = told_bytes_.data();
+  for (const torch::Tensor& tensor : told_) {
+    const torch::Tensor flat = tensor.detach().to(torch::kCPU).contiguous();
+    std::memcpy(to, flat.data_ptr(), flat.nbytes());
+    to += flat.nbytes();
+  }
+  pending_.emplace_back(ranks_,
+                        collective::broadcast(collective::Array(DType::kU8, told_bytes_.data(), told_bytes_.size())));
+}
+
+void BufferSync::wait() {
+  for (collective::PendingOperation& operation : pending_) operation.wait();
+  pending_.clear();
+}
+
+void BufferSync::apply() {
+  torch::NoGradGuard no_grad;
+  if (!sums_.empty()) {
+    const auto lanes = static_cast<float>(reduce_.lanes.back().end());
+    for (float& value : sums_) value /= lanes;
+    unpack(sums_, buffers_.means);
+  }
+  std::byte* from = told_bytes_.data();
+  for (const torch::Tensor& tensor : told_) {
+    tensor.copy_(torch::from_blob(from, tensor.sizes(), tensor.scalar_type()));
+    from += tensor.nbytes();
+  }
+}
+
+}  // namespace trireme

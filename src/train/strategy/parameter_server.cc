@@ -1,0 +1,311 @@
+#include "train/strategy/parameter_server.h"
+
+#include <algorithm>
+#include <thread>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "checkpoint/format.h"
+#include "train/strategy/state_sync.h"
+
+namespace trireme {
+namespace {
+
+constexpr auto kRestoreTime = 600s;  // the chief reads a checkpoint; the master notices if it dies
+
+}  // namespace
+
+ParameterServer::ParameterServer(Job& job, ParameterServerOptions options) : job_(job), options_(options) {}
+
+ParameterServer::~ParameterServer() {
+  if (!adopted_) return;
+  torch::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    torch::Tensor& tensor = parameters_[i].tensor;
+    const bool ours = tensor.is_cpu() && tensor.data_ptr() == host_view(i).data_ptr();
+    if (ours) tensor.set_data(tensor.detach().clone());
+  }
+}
+
+void ParameterServer::attach(const Model& model) {
+  model_ = model;
+  std::vector<std::size_t> elements;
+  for (const NamedParameter& parameter : trainable_parameters(*model.module)) {
+    if (parameter.tensor.scalar_type() != torch::kFloat32) {
+      fail<InvalidArgument>("parameter '{}' is not float32: parameter servers hold float32", parameter.name);
+    }
+    elements.push_back(static_cast<std::size_t>(parameter.tensor.numel()));
+    parameters_.push_back(parameter);
+  }
+  if (parameters_.empty()) fail<InvalidArgument>("the model has no parameters to train");
+  if (job_.chief() && !model.module->buffers().empty()) {
+    log_warn(
+        "the model has buffers (batch-norm statistics): each worker keeps its own, the chief's are evaluated and saved",
+        {{"buffers", model.module->buffers().size()}});
+  }
+  buckets_ = Buckets(elements, options_.bucket_bytes);
+}
+
+// ---- Views.
+
+Step ParameterServer::sync_state(const Restore& restore) {
+  enter_view();
+  const ps::LoadStatus load_status = client_->load_status();
+  if (!load_status.complete() && job_.chief()) {
+    provide(restore, /*untouched=*/load_status.assigned == 0);
+  } else if (!load_status.complete()) {
+    await_values();
+  }
+  const ps::StepOutcome pulled = client_->pull();
+  const bool must_be_whole = options_.consistency.synchronous() && options_.consistency.backup_workers == 0;
+  at_ = {.fresh = false,
+         .version = must_be_whole && !pulled.whole() ? complete_step(pulled.oldest, restore) : pulled.newest};
+  take_parameters();
+  log_info("attached to the parameter servers", {{"view", job_.view().view},
+                                                 {"parameters", client_->layout().worker_floats()},
+                                                 {"over", client_->transports()},
+                                                 {"version", at_.version}});
+  return steps_of(at_.version);
+}
+
+void ParameterServer::enter_view() {
+  const cluster::ViewInfo view = job_.view();
+  const cluster::MemberId member = view.workers[job_.rank()].id;
+  if (client_) {
+    client_->enter(view, member);
+  } else {
+    auto client =
+        std::make_unique<ps::Client>(job_.loop(), ps::ClientOptions{.member = member,
+                                                                    .view = view,
+                                                                    .lanes = options_.lanes,
+                                                                    .secret = job_.place().secret,
+                                                                    .transport = job_.place().transport,
+                                                                    .bits_per_second = job_.place().bits_per_second});
+    const std::lock_guard lock(mutex_);
+    client_ = std::move(client);
+  }
+  // What was heard while it connected.
+  if (const std::string loss = job_.view_failure(); !loss.empty()) client_->interrupt(loss);
+  if (!std::exchange(opened_, true)) {
+    std::vector<ps::TableSpec> tables;
+    for (const NamedParameter& parameter : parameters_) {
+      tables.push_back({parameter.name, static_cast<std::size_t>(parameter.tensor.numel())});
+    }
+    client_->open(std::move(tables), {.update = options_.update,
+                                      .consistency = options_.consistency,
+                                      .codec = options_.codec,
+                                      .checkpoint_every = options_.checkpoint_every});
+  }
+  if (!std::exchange(adopted_, true)) adopt_memory();
+}
+
+/// From now on the module's parameters lie where pulls write to, or are copied there and back.
+void ParameterServer::adopt_memory() {
+  torch::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    torch::Tensor host = host_view(i);
+    host.copy_(parameters_[i].tensor);
+    if (parameters_[i].tensor.is_cpu()) parameters_[i].tensor.set_data(host);
+  }
+}
+
+/// The chief gives the servers what they are to hold: a checkpoint, or the initial values.
+void ParameterServer::provide(const Restore& restore, bool untouched) {
+  ps::TablesState state = client_->empty_state();
+  if (at_.fresh) {
+    for (std::uint32_t i = 0; i < parameters_.size(); ++i) {
+      std::ranges::copy(client_->parameters(i), state.tables[i].parameters.begin());
+    }
+  }
+  const auto restored = restore ? restore(tensors_of(state), /*initial=*/at_.fresh) : std::nullopt;
+  if (!restored && !at_.fresh) {
+    fail<InvalidArgument>(
+        "the parameters are lost: no server that held them is left, and there is no checkpoint to go back to; two "
+        "servers keep copies for each other (--servers 2), --checkpoint-every 100 makes checkpoints");
+  }
+  if (!restored && untouched) return client_->assign();
+  if (restored) {
+    const bool synchronous = options_.consistency.synchronous();
+    state.newest = synchronous ? restored->version : restored->version * options_.lanes;
+    state.updates = restored->updates;
+    state.units = synchronous ? 0 : state.newest;
+  }
+  client_->restore(state);
+}
+
+void ParameterServer::await_values() {
+  const Deadline deadline = Deadline::in(kRestoreTime);
+  while (!client_->load_status().complete()) {
+    if (deadline.passed()) fail<Timeout>("the chief brought no parameters within {:.0f} s", seconds(kRestoreTime));
+    std::this_thread::sleep_for(2ms);
+  }
+}
+
+/// Some chunks have made the step after `oldest`, others not: all workers need the parameters of that version, to push
+/// the step again. If nobody has them any more, all go back to a checkpoint. Every worker sees the same, because no
+/// step can be completed before all have been here.
+Step ParameterServer::complete_step(Step oldest, const Restore& restore) {
+  log_warn("a step was interrupted in the middle", {{"version", oldest}, {"own", at_.version}});
+  std::vector<NamedParameter> here;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) here.push_back({parameters_[i].name, host_view(i)});
+  collective::Communicator& ranks = job_.ranks();
+  const SyncResult levelled = sync_to_furthest(ranks, at_, here);
+  Step version = levelled.at.version;
+  if (levelled.at.fresh || version != oldest) {
+    if (job_.chief()) provide(restore, /*untouched=*/false);
+    ranks.run(collective::barrier());
+    version = client_->pull().newest;
+  }
+  job_.release_ranks();
+  return version;
+}
+
+torch::Tensor ParameterServer::host_view(std::size_t i) {
+  return torch::from_blob(client_->parameters(static_cast<std::uint32_t>(i)).data(), parameters_[i].tensor.sizes());
+}
+
+// ---- Steps.
+
+void ParameterServer::begin(const StepInfo& info) {
+  info_ = info;
+  buckets_.begin();
+}
+
+std::span<float> ParameterServer::gradient(std::size_t i) { return client_->gradients(static_cast<std::uint32_t>(i)); }
+
+void ParameterServer::add(std::size_t i) {
+  const auto full = buckets_.add(i);
+  if (!full) return;
+  client_->push(buckets_.members(*full), {.step = info_.step,
+                                          .unit = info_.unit,
+                                          .lanes = info_.lanes,
+                                          .samples = info_.samples,
+                                          .lr = info_.lr,
+                                          .stop = info_.stop,
+                                          .regroup = info_.regroup});
+}
+
+StepResult ParameterServer::finish() {
+  const ps::StepOutcome outcome = client_->finish();
+  take_parameters();
+  at_.version = outcome.newest;
+  const bool synchronous = options_.consistency.synchronous();
+  return {.version = outcome.newest,
+          .counted = outcome.counted,
+          .repeated = !synchronous && outcome.repeated,
+          .stop = outcome.stop,
+          .regroup = synchronous ? outcome.regroup : info_.regroup};
+}
+
+void ParameterServer::refresh() {
+  client_->pull();
+  take_parameters();
+}
+
+/// Makes the client's parameters, which may lie elsewhere after each step, the module's.
+void ParameterServer::take_parameters() {
+  torch::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    torch::Tensor host = host_view(i);
+    torch::Tensor& tensor = parameters_[i].tensor;
+    if (!tensor.is_cpu()) {
+      tensor.copy_(host);
+    } else if (tensor.data_ptr() != host.data_ptr()) {
+      tensor.set_data(host);
+    }
+  }
+}
+
+void ParameterServer::leave() { client_->leave(); }
+
+void ParameterServer::interrupt(const std::string& reason) {
+  const std::lock_guard lock(mutex_);
+  if (client_) client_->interrupt(reason);
+}
+
+// ---- Checkpoints.
+
+std::optional<TrainingState> ParameterServer::state(const SaveRequest& order) {
+  if (!job_.chief()) return std::nullopt;
+  const std::optional<Step> version = version_to_save(order);
+  if (!version) return std::nullopt;
+  return client_->servers_save() ? save_on_servers(*version, order) : fetch_state(*version);
+}
+
+/// In ssp and asp it is what all units together have made, if nobody is at work.
+std::optional<Step> ParameterServer::version_to_save(const SaveRequest& order) {
+  Step version = order.step;
+  if (!options_.consistency.synchronous()) {
+    const ps::LoadStatus load_status = client_->load_status();
+    version = load_status.newest;
+    if (load_status.oldest != version) {
+      log_warn("left out a checkpoint: steps are under way", {{"oldest", load_status.oldest}, {"newest", version}});
+      return std::nullopt;
+    }
+  }
+  return order.saved == steps_of(version) ? std::nullopt : std::optional(version);
+}
+
+std::optional<TrainingState> ParameterServer::save_on_servers(Step version, const SaveRequest& order) {
+  const auto outcome =
+      client_->save({.version = version, .attempt = order.attempt, .bytes_per_second = order.bytes_per_second});
+  if (!outcome.problem.empty()) {
+    log_warn("left out a checkpoint", {{"step", steps_of(version)}, {"reason", outcome.problem}});
+    return std::nullopt;
+  }
+  return TrainingState{.at = {.fresh = false, .version = steps_of(version), .updates = outcome.updates},
+                       .tensors = non_trainable_state(*model_.module),
+                       .same_everywhere = false,
+                       .elsewhere = tensors_elsewhere(),
+                       .other_parts = outcome.parts};
+}
+
+/// Consistent in bsp without backup workers, because no step is completed without the chief.
+std::optional<TrainingState> ParameterServer::fetch_state(Step version) {
+  state_ = client_->fetch();
+  if (state_.oldest != version || state_.newest != version) {
+    log_warn("left out a checkpoint: steps are under way",
+             {{"version", version}, {"oldest", state_.oldest}, {"newest", state_.newest}});
+    return std::nullopt;
+  }
+  return TrainingState{.at = {.fresh = false, .version = steps_of(version), .updates = state_.updates},
+                       .tensors = tensors_of(state_),
+                       .same_everywhere = false};
+}
+
+std::vector<NamedParameter> ParameterServer::tensors_elsewhere() const {
+  std::vector<NamedParameter> all;
+  for (const auto& [name, tensor] : parameters_) {
+    all.push_back({checkpoint::model_tensor(name), tensor});
+    for (std::size_t k = 0; k < optim::state_floats(options_.update.rule); ++k) {
+      all.push_back({checkpoint::optimizer_tensor(name, k), tensor});
+    }
+  }
+  return all;
+}
+
+/// What the servers hold as the other strategies name it, and what the chief holds itself.
+std::vector<NamedParameter> ParameterServer::tensors_of(ps::TablesState& state) const {
+  std::vector<NamedParameter> all;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const auto sizes = parameters_[i].tensor.sizes();
+    all.push_back(
+        {checkpoint::model_tensor(parameters_[i].name), torch::from_blob(state.tables[i].parameters.data(), sizes)});
+    for (std::size_t k = 0; k < state.tables[i].state.size(); ++k) {
+      all.push_back({checkpoint::optimizer_tensor(parameters_[i].name, k),
+                     torch::from_blob(state.tables[i].state[k].data(), sizes)});
+    }
+  }
+  for (NamedParameter& piece : non_trainable_state(*model_.module)) all.push_back(std::move(piece));
+  return all;
+}
+
+std::optional<Communication> ParameterServer::communication() const {
+  if (!client_) return std::nullopt;
+  const ps::Client::Traffic& traffic = client_->traffic();
+  return Communication{.wire_bytes = traffic.pushed_bytes + traffic.pulled_bytes,
+                       .plain_bytes = traffic.gradient_bytes + traffic.pulled_bytes,
+                       .encode_seconds = traffic.encode_seconds};
+}
+
+}  // namespace trireme

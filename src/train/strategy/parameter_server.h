@@ -1,0 +1,80 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "job/job.h"
+#include "ps/client.h"
+#include "train/compute/buckets.h"
+#include "train/strategy/strategy.h"
+
+namespace trireme {
+
+struct ParameterServerOptions {
+  optim::UpdateConfig update;
+  ps::Consistency consistency;
+  Lane lanes = 1;
+  codec::Spec codec = {};               ///< how gradients travel
+  std::size_t bucket_bytes = 4u << 20;  ///< gradients are sent when this much of them is ready
+  Step checkpoint_every = 0;            ///< bsp: servers keep these versions for a while
+};
+
+/// Parameters live on servers; workers push gradients and pull parameters. On the CPU the module's parameters are
+/// views of the memory that pulls write to; on a GPU they are copied there after each step.
+///
+/// In another view the servers have the last word: what they hold is pulled. With bsp a step may have been interrupted
+/// when some chunks had made it and others not; then the workers still have the parameters from before, give them to
+/// those who are new, and push that step again. Where parameters are lost with their servers, all go back to the last
+/// checkpoint.
+///
+/// Checkpoints: each server writes what it holds, if all of them know where to; else the chief fetches it all.
+class ParameterServer final : public Strategy {
+ public:
+  ParameterServer(Job& job, ParameterServerOptions options);
+
+  /// Gives the module parameters of its own again, with their last values.
+  ~ParameterServer() override;
+
+  void attach(const Model& model) override;
+  Step sync_state(const Restore& restore) override;
+  void begin(const StepInfo& info) override;
+  std::span<float> gradient(std::size_t i) override;
+  void add(std::size_t i) override;
+  StepResult finish() override;
+  void refresh() override;
+  void leave() override;
+  std::optional<TrainingState> state(const SaveRequest& order) override;
+  void interrupt(const std::string& reason) override;
+  std::optional<Communication> communication() const override;
+
+ private:
+  void enter_view();
+  void adopt_memory();
+  void provide(const Restore& restore, bool untouched);
+  void await_values();
+  Step complete_step(Step oldest, const Restore& restore);
+  std::optional<Step> version_to_save(const SaveRequest& order);
+  std::optional<TrainingState> save_on_servers(Step version, const SaveRequest& order);
+  std::optional<TrainingState> fetch_state(Step version);
+  std::vector<NamedParameter> tensors_of(ps::TablesState& state) const;
+  std::vector<NamedParameter> tensors_elsewhere() const;
+  Step steps_of(Step version) const { return ps::steps_of(options_.consistency, options_.lanes, version); }
+  void take_parameters();
+  torch::Tensor host_view(std::size_t i);
+
+  Job& job_;
+  ParameterServerOptions options_;
+  Model model_;
+  std::vector<NamedParameter> parameters_;  // the module's
+  Buckets buckets_;                         // of parameters (tables)
+  StepInfo info_;
+  Position at_;            // of the parameters that are here
+  bool opened_ = false;    // the tables: also if that failed half-way
+  bool adopted_ = false;   // the module's parameters lie in the client's memory
+  ps::TablesState state_;  // of the last checkpoint, while it is copied
+  std::mutex mutex_;       // for interrupt; only the training thread sets the client
+  std::unique_ptr<ps::Client> client_;
+};
+
+}  // namespace trireme

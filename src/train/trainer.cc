@@ -1,0 +1,495 @@
+#include "train/trainer.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/threads.h"
+#include "job/termination.h"
+#include "observe/step_trace.h"
+#include "observe/timeline.h"
+#include "optim/schedule.h"
+#include "tensor/torch_checkpoint.h"
+#include "train/compute/lane_computer.h"
+#include "train/failure_watch.h"
+#include "train/make_strategy.h"
+
+namespace trireme {
+
+namespace {
+
+constexpr double kPauseApart = 60;  // seconds: short epochs are no reason to wait for the slowest again and again
+
+/// After how many steps leased work pauses, so that what the servers hold can be saved.
+Step plan_pauses(const TrainOptions& options, Step steps_per_epoch) {
+  return options.consistency.synchronous() ? 0 : options.checkpoint.every.value_or(steps_per_epoch);
+}
+
+/// Tells one launch of a run from another: each has its own secret, which stays one.
+std::string launch_id(const std::string& secret) {
+  Sha256 hash;
+  hash.add(as_bytes(secret));
+  return hash.hex().substr(0, 8);
+}
+
+}  // namespace
+
+/// One call of fit: everything that lives as long as it.
+class Trainer::Run final : public TrainControl {
+ public:
+  Run(Trainer& trainer, std::shared_ptr<const data::Dataset> train, std::shared_ptr<const data::Dataset> test)
+      : job_(trainer.job_),
+        model_(trainer.model_),
+        options_(trainer.options_),
+        test_(std::move(test)),
+        sampler_(std::make_shared<data::Sampler>(data::SamplerConfig{
+            .samples = train->size(), .batch = options_.batch, .lanes = options_.lanes, .seed = options_.seed})),
+        plan_{.steps = options_.steps > 0 ? options_.steps : options_.epochs * sampler_->steps_per_epoch(),
+              .steps_per_epoch = sampler_->steps_per_epoch(),
+              .batch = options_.batch,
+              .lanes = options_.lanes,
+              .leased = !options_.consistency.synchronous(),
+              .elastic = true,
+              .log_every = options_.log_every,
+              .pause_every = plan_pauses(options_, sampler_->steps_per_epoch()),
+              .pause_apart_s = options_.checkpoint.every ? 0.0 : kPauseApart,
+              .balance = options_.balance,
+              .strategy = cluster::describe(options_.strategy, ps::to_string(options_.consistency))},
+        lr_(optim::make_schedule({.shape = options_.schedule,
+                                  .warmup = options_.warmup,
+                                  .steps = plan_.steps,
+                                  .steps_per_epoch = plan_.steps_per_epoch})),
+        train_(std::move(train)) {
+    if (job_.folder() && checkpoint_every_ > 0) {
+      checkpoints_.emplace(job_.folder()->checkpoints(), options_.checkpoint);
+    }
+    if (job_.folder() && options_.trace_steps) trace_.emplace(job_.folder()->path(), job_.slot(), ::getpid());
+    job_.membership().set_plan(plan_);
+  }
+
+  /// Trains in one view after the other, until the end.
+  TrainResult train() {
+    for (;;) {
+      try {
+        prepare();
+        if (job_.learner() && !come_in()) return termination_requested() ? leave_early() : result();
+        enter_view();
+        const Ending ending = take_steps();
+        if (ending == Ending::kRegroup) {
+          close_stream();
+          if (termination_requested()) return leave_early();
+          if (!job_.regroup("others want to come or go")) return result();
+          continue;
+        }
+        strategy_->leave();
+        save(clock_, /*last=*/true);
+        if (job_.chief()) return conclude();
+        if (!job_.regroup("all steps are made", /*done=*/true)) return result();
+      } catch (const std::exception& problem) {
+        if (!is_peer_failure(problem)) throw;
+        if (!recover(problem.what())) return result();
+      }
+    }
+  }
+
+  void request_stop(const std::string& reason) override {
+    if (stopped_because_.empty()) log_info("stops", {{"reason", reason}});
+    stopped_because_ = reason;
+    stop_wanted_ = true;
+    if (plan_.leased) job_.membership().request_stop(reason);
+  }
+
+ private:
+  enum class Ending { kDone, kRegroup };
+
+  /// What needs none of the others; once.
+  void prepare() {
+    if (strategy_) return;
+    strategy_ = make_strategy(job_, options_, checkpoint_every_);
+    failure_watch_.emplace(job_, *strategy_);
+    strategy_->attach(model_);
+    computer_.emplace(model_, options_, train_->sample_shape());
+  }
+
+  /// The others are at work: takes from them what can be had meanwhile, and is then one of them. False if they have
+  /// ended the job, or this process was asked to go.
+  bool come_in() {
+    strategy_->catch_up();
+    return !termination_requested() && (!job_.learner() || job_.regroup("is ready to take part"));
+  }
+
+  /// Becomes one of the workers of the present view, with the state that they all have.
+  void enter_view() {
+    const Step step =
+        strategy_->sync_state([this](const auto& state, bool initial) { return restore(state, initial); });
+    if (!plan_.leased) {
+      if (in_flight_ && in_flight_->step < step) trace(observe::StepEvent::Kind::kCommit, *in_flight_);
+      clock_ = next_step_ = step;
+    }
+    in_flight_.reset();
+    if (started_ == Deadline::Clock::time_point{}) {
+      started_ = Deadline::Clock::now();
+      if (options_.timeline) start_timeline();
+    }
+    epoch_ = sampler_->epoch_of(clock_);
+    stream_ = plan_.leased ? make_leased_stream(train_, sampler_, job_.membership())
+                           : make_fixed_stream(train_, sampler_, job_.view().deal(options_.lanes)[job_.rank()], clock_,
+                                               plan_.steps);
+    if (!job_.chief()) callbacks_.clear();
+    if (job_.chief() && callbacks_.empty()) become_chief();
+    model_.module->train();
+  }
+
+  Ending take_steps() {
+    while (auto work = stream_->next(next_step_)) {
+      if (work->save) {
+        save(clock_);
+        stream_->saved();
+        continue;
+      }
+      const StepResult commit = step(std::move(*work));
+      if (commit.stop) return Ending::kDone;
+      if (commit.regroup && (plan_.leased || next_step_ < plan_.steps)) return Ending::kRegroup;
+    }
+    return Ending::kDone;
+  }
+
+  /// Somebody is gone: this worker goes on with the others in the next view that can be entered. False if they have
+  /// ended the job without it.
+  bool recover(std::string reason) {
+    log_warn("goes on in another view", {{"step", clock_}, {"reason", reason}});
+    close_stream();
+    if (computer_) computer_->rewind();
+    if (checkpoints_) checkpoints_->abandon();  // somebody's part may never come
+    saved_.reset();
+    for (;;) {
+      try {
+        return job_.regroup(reason);
+      } catch (const std::exception& problem) {
+        if (!is_peer_failure(problem)) throw;
+        if (const std::string known = job_.failure(); !known.empty()) fail<PeerLost>("{}", known);
+        reason = problem.what();
+        log_warn("could not enter the view", {{"reason", reason}});
+        std::this_thread::sleep_for(10ms);  // if it is the master that fails, this will soon be known
+      }
+    }
+  }
+
+  void close_stream() {
+    if (stream_) stream_->close();
+    stream_.reset();
+  }
+
+  /// One step: fetch (done) -> forward/backward -> aggregate -> commit -> report.
+  StepResult step(StepWork work) {
+    const Step step = work.step;
+    const double lr = options_.lr * lr_(step);
+    const auto samples = static_cast<double>(work.samples());
+    const std::uint64_t lanes = work.lanes.count;
+    in_flight_ = describe(work);
+    trace(observe::StepEvent::Kind::kBegin, *in_flight_);
+    strategy_->begin({.step = plan_.leased ? clock_ : step,
+                      .unit = step * plan_.lanes + work.lanes.first,
+                      .lanes = work.lanes,
+                      .samples = samples,
+                      .lr = lr,
+                      .stop = !plan_.leased && (stop_wanted_ || job_.stop_requested()),  // leases end by themselves
+                      .regroup = job_.regroup_wanted()});
+    const auto begin = Deadline::Clock::now();
+    const StepStatistics statistics = computer_->compute(work, *strategy_);
+    slow_down(Deadline::Clock::now() - begin);
+    const auto computed = Deadline::Clock::now();
+    const StepResult commit = strategy_->finish();
+    trace(commit.repeated ? observe::StepEvent::Kind::kRepeat : observe::StepEvent::Kind::kCommit, *in_flight_);
+    in_flight_.reset();
+    if (timeline_) {
+      timeline_->add({"compute", "forward and backward", begin, computed});
+      timeline_->add({"compute", "wait and update", computed, Deadline::Clock::now()});
+    }
+    stream_->finish(std::move(work));
+
+    const Step before = clock_;
+    clock_ = plan_.leased ? clock_ + 1 : std::max(step + 1, commit.version);
+    next_step_ = clock_;
+    if (!commit.repeated) {
+      samples_ += statistics.samples;
+      job_.membership().report({.clock = clock_,
+                                .samples = statistics.samples,
+                                .loss_sum = statistics.loss_sum,
+                                .correct = statistics.correct,
+                                .lr = lr,
+                                .busy_s = seconds(computed - begin),
+                                .lanes = lanes});
+    }
+    deliver_rows();
+    notice_epoch(plan_.leased ? step : step + 1);
+    if (!plan_.leased && checkpoint_every_ > 0) {  // with backup workers the others may have gone on meanwhile
+      const Step due = clock_ - clock_ % checkpoint_every_;
+      if (due > before && due < plan_.steps) save(due);
+    }
+    return commit;
+  }
+
+  observe::StepEvent describe(const StepWork& work) const {
+    observe::StepEvent event{.step = work.step, .view = job_.view().view, .lanes = work.lanes};
+    if (plan_.leased) event.unit = work.step * plan_.lanes + work.lanes.first;
+    return event;
+  }
+
+  void trace(observe::StepEvent::Kind kind, observe::StepEvent event) {
+    event.kind = kind;
+    if (trace_) trace_->add(event);
+  }
+
+  /// This worker's part of a checkpoint of `step`. The last one is waited for.
+  void save(Step step, bool last = false) {
+    if (!checkpoints_) return;
+    const auto loss = [this] { return job_.view_failure(); };
+    if (last) checkpoints_->finish(loss);
+    const auto began = Deadline::Clock::now();
+    WriterPlace place = chief_alone();
+    const SaveRequest order{.step = step,
+                            .saved = saved_,
+                            .attempt = place.attempt,
+                            .bytes_per_second = options_.checkpoint.bytes_per_second};
+    const auto state = checkpoints_->may_begin(step) ? strategy_->state(order) : std::nullopt;
+    // A worker that was not told where the run's files go has a folder of its own, or none.
+    const bool shared = state && state->same_everywhere && !job_.place().run_folder.empty();
+    if (shared) {
+      place.rank = job_.rank();
+      place.workers = job_.workers();
+    }
+    if (state && (shared || job_.chief())) {
+      checkpoints_->write(place, *state, describe_run(), score_, began);
+      saved_ = state->at.version;
+    }
+    if (last) checkpoints_->finish(loss);
+  }
+
+  WriterPlace chief_alone() const {
+    return {.rank = 0, .workers = 1, .attempt = fmt::format("{}-{}", launch_id_, job_.view().view)};
+  }
+
+  /// What the result depends on, beside the tensors.
+  nlohmann::json describe_run() const {
+    nlohmann::json run{{"samples", sampler_->config().samples},
+                       {"batch", options_.batch},
+                       {"lanes", options_.lanes},
+                       {"seed", options_.seed},
+                       {"steps", plan_.steps},
+                       {"steps_per_epoch", plan_.steps_per_epoch},
+                       {"strategy", plan_.strategy},
+                       {"optimizer", optim::to_string(options_.optimizer.rule)},
+                       {"lr", options_.lr},
+                       {"schedule", options_.schedule},
+                       {"warmup", options_.warmup}};
+    if (nlohmann::json module = describe_module(*model_.module); !module.empty()) run["module"] = std::move(module);
+    return run;
+  }
+
+  /// For a strategy in which nobody has any state: the chief goes on from the newest checkpoint in the run's folder, if
+  /// there is one. What only servers hold is saved before the first step: they may die before there is another.
+  std::optional<Position> restore(const std::vector<NamedParameter>& state, bool initial) {
+    const auto restored = checkpoints_ ? checkpoints_->restore(state) : std::nullopt;
+    if (plan_.leased) job_.membership().rewind(restored ? restored->at.version * plan_.lanes : 0);
+    if (!restored) {
+      const bool needed = initial && checkpoints_ && options_.strategy.uses_servers();
+      if (needed) {
+        checkpoints_->write(chief_alone(), {.at = {.fresh = false}, .tensors = state}, describe_run(), std::nullopt,
+                            Deadline::Clock::now());
+        checkpoints_->finish();
+      }
+      return std::nullopt;
+    }
+    const nlohmann::json ours = describe_run();
+    for (const char* field : {"samples", "batch", "lanes", "seed"}) {
+      if (restored->meta.contains(field) && restored->meta.at(field) != ours.at(field)) {
+        fail<InvalidArgument>("the checkpoint was made with {} {}, this run has {}: the two would not fit together",
+                              field, restored->meta.at(field).dump(), ours.at(field).dump());
+      }
+    }
+    observe::drop_rows_after(job_.folder()->metrics(), restored->at.version);
+    return restored->at;
+  }
+
+  void start_timeline() {
+    timeline_ = std::make_shared<observe::Timeline>(job_.slot(), fmt::format("worker {}", job_.slot()));
+    if (options_.strategy.uses_servers()) return;  // what travels there is not ours to see
+    job_.ranks().set_observer([timeline = timeline_](const collective::Operation& operation, auto began, auto ended) {
+      timeline->add(
+          {"network", operation.label.empty() ? collective::describe(operation) : operation.label, began, ended});
+    });
+  }
+
+  void write_timeline() const {
+    if (!timeline_ || !job_.folder()) return;
+    timeline_->write(job_.folder()->path() / fmt::format("timeline-{}.json", job_.slot()));
+  }
+
+  /// For experiments: makes the step take `slowdown` times as long, and `least_step` at least.
+  void slow_down(Deadline::Clock::duration took) const {
+    if (options_.slowdown > 1) std::this_thread::sleep_for(took * (options_.slowdown - 1));
+    if (took < options_.least_step) std::this_thread::sleep_for(options_.least_step - took);
+  }
+
+  /// Evaluates when the first step of a new epoch is near (bsp) or seen (leases come in any order).
+  void notice_epoch(Step step) {
+    const std::uint64_t epoch = sampler_->epoch_of(step);
+    if (epoch <= epoch_ || step >= plan_.steps) return;
+    epoch_ = epoch;
+    if (!job_.chief() || !test_ || !options_.evaluate_each_epoch) return;
+    strategy_->refresh();
+    report_evaluation(step, evaluate(model_, *test_, options_));
+  }
+
+  void report_evaluation(Step step, const Evaluation& evaluation) {
+    score_ = evaluation.accuracy;
+    log_info("evaluated", {{"step", step}, {"loss", evaluation.loss}, {"accuracy", evaluation.accuracy}});
+    for (const auto& callback : callbacks_) callback->on_evaluation(step, evaluation, *this);
+  }
+
+  void deliver_rows() {
+    for (const cluster::MetricsRow& row : job_.take_rows()) {
+      for (const auto& callback : callbacks_) callback->on_row(row, *this);
+    }
+  }
+
+  /// What every worker knows at the end.
+  TrainResult result() {
+    if (stopped_because_.empty() && job_.stop_requested()) stopped_because_ = "asked to stop";
+    TrainResult result{.steps = clock_,
+                       .samples = samples_,
+                       .seconds = seconds(Deadline::Clock::now() - started_),
+                       .stopped_because = stopped_because_,
+                       .strategy = plan_.strategy};
+    result.samples_per_s = static_cast<double>(samples_) / result.seconds;
+    if (strategy_) result.communication = strategy_->communication();
+    write_timeline();
+    return result;
+  }
+
+  /// This process was asked to go: the others take over its lanes.
+  TrainResult leave_early() {
+    log_info("leaves: asked by a signal", {{"step", clock_}});
+    stopped_because_ = "asked to leave";
+    TrainResult mine = result();
+    job_.membership().leave();
+    return mine;
+  }
+
+  TrainResult conclude() {
+    TrainResult result = this->result();
+    if (!job_.chief()) {
+      job_.membership().leave();
+      return result;
+    }
+    strategy_->refresh();
+    count_whole_job(result);
+    if (test_) {
+      result.test = evaluate(model_, *test_, options_);
+      report_evaluation(result.steps, *result.test);
+    }
+    result.parameters_sha256 = hash_parameters(*model_.module);
+    job_.membership().flush();
+    deliver_rows();
+    for (const auto& callback : callbacks_) callback->on_end(model_, result);
+    job_.membership().post_result(result.json());
+    job_.membership().leave();
+    return result;
+  }
+
+  /// The chief knows what it did itself; the rest follows from the plan, which was carried out unless stopped.
+  void count_whole_job(TrainResult& result) const {
+    if (plan_.leased) {
+      result.steps = stopped_because_.empty() ? plan_.steps : stream_->finished_units() / plan_.lanes;
+    }
+    std::uint64_t samples = 0;
+    const Step epochs = result.steps / plan_.steps_per_epoch;
+    samples = epochs * sampler_->config().samples;
+    for (Step step = epochs * plan_.steps_per_epoch; step < result.steps; ++step) samples += sampler_->batch_size(step);
+    result.samples = samples;
+    result.samples_per_s = static_cast<double>(samples) / result.seconds;
+  }
+
+  /// The chief writes the files of the run.
+  void become_chief() {
+    callbacks_ = options_.callbacks;
+    try {
+      callbacks_.push_back(write_metrics(job_.folder()->metrics()));
+      callbacks_.push_back(write_tensorboard(job_.folder()->tensorboard()));
+    } catch (const IoError& problem) {  // a former chief that is stopped may still hold them
+      log_error("metrics are not written from here on", {{"reason", problem.what()}});
+    }
+    callbacks_.push_back(save_final(job_.folder()->model(), job_.folder()->result()));
+    if (job_.alone()) callbacks_.push_back(show_progress());
+    for (const auto& callback : callbacks_) callback->on_start(model_, plan_);
+  }
+
+  Job& job_;
+  const Model& model_;
+  const TrainOptions& options_;
+  std::shared_ptr<const data::Dataset> test_;
+  std::shared_ptr<const data::Sampler> sampler_;
+  const cluster::Plan plan_;
+  optim::Schedule lr_;
+  std::shared_ptr<const data::Dataset> train_;
+  std::optional<observe::StepTrace> trace_;
+  std::shared_ptr<observe::Timeline> timeline_;  // also the communicator's, which lives longer
+  std::unique_ptr<Strategy> strategy_;
+  std::optional<FailureWatch> failure_watch_;
+  const Step checkpoint_every_ = options_.checkpoint.every.value_or(plan_.steps_per_epoch);
+  const std::string launch_id_ = launch_id(job_.place().secret);
+  std::optional<RunCheckpoints> checkpoints_;
+  std::optional<Step> saved_;                    // the step of the last checkpoint that was begun
+  std::optional<double> score_;                  // of the last evaluation; the chief's
+  std::optional<observe::StepEvent> in_flight_;  // a step that was begun, and may have taken effect or not
+  std::optional<LaneComputer> computer_;
+  std::unique_ptr<WorkStream> stream_;                // of the present view
+  std::vector<std::shared_ptr<Callback>> callbacks_;  // the chief's
+  Deadline::Clock::time_point started_{};             // training, after all have met for the first time
+  Step clock_ = 0;                                    // steps this worker has finished
+  std::uint64_t epoch_ = 0;
+  Step next_step_ = 0;
+  std::uint64_t samples_ = 0;
+  bool stop_wanted_ = false;
+  std::string stopped_because_;
+};
+
+Trainer::Trainer(Job& job, Model model, TrainOptions options)
+    : job_(job), model_(std::move(model)), options_(std::move(options)) {
+  const cluster::JobEnvironment& place = job.place();  // lanes stay, whoever comes and goes
+  const std::uint32_t workers = place.initial_workers > 0 ? place.initial_workers : place.workers;
+  if (options_.lanes == 0) options_.lanes = workers;
+  if (options_.lanes < workers) {
+    fail<InvalidArgument>("{} lanes for {} workers: each worker needs at least one lane", options_.lanes, workers);
+  }
+  if (!(options_.lr > 0))
+    fail<InvalidArgument>("a learning rate of {} does not learn: it must be above 0", options_.lr);
+  if (options_.accumulate == 0) fail<InvalidArgument>("accumulate is 0: a lane has at least one part");
+  optim::validate(options_.optimizer);
+  ps::validate(options_.consistency, workers);
+  if (options_.strategy.kind != cluster::StrategyChoice::Kind::kParameterServer &&
+      options_.consistency != ps::Consistency{}) {
+    fail<InvalidArgument>("consistency {} is a matter of strategy ps: {} has its own",
+                          ps::to_string(options_.consistency), cluster::to_string(options_.strategy));
+  }
+  torch::set_num_threads(options_.threads > 0 ? options_.threads : threads_per_worker(options_.lanes));
+  model_.module->to(options_.device);
+}
+
+TrainResult Trainer::fit(std::shared_ptr<const data::Dataset> train, std::shared_ptr<const data::Dataset> test) {
+  std::optional<Run> run;  // lives until the master knows why: its end may be the first that the others hear
+  try {
+    run.emplace(*this, std::move(train), std::move(test));
+    return run->train();
+  } catch (const std::exception& problem) {
+    tell_failure(job_, problem);
+    throw;
+  }
+}
+
+}  // namespace trireme

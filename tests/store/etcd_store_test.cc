@@ -1,0 +1,128 @@
+// The store in an etcd of one or three members, of which some die or hang.
+#include "store/etcd_store.h"
+
+#include <thread>
+
+#include "base/error.h"
+#include "tests/support/etcd_cluster.h"
+#include "tests/support/expect_fails.h"
+
+namespace trireme::store {
+namespace {
+
+constexpr auto kCall = 450ms;  // for calls that are to fail
+
+std::unique_ptr<Store> open(const EtcdCluster& etcd, std::chrono::milliseconds call_within = 5s) {
+  return open_store({.location = etcd.location("job"), .call_within = call_within});
+}
+
+/// `call` throws Timeout or IoError that names etcd's advice, no later than a little after `within`.
+template <typename F>
+void expect_fails_within(std::chrono::milliseconds within, const F& call) {
+  const auto start = Deadline::Clock::now();
+  try {
+    call();
+    ADD_FAILURE() << "should have failed";
+  } catch (const Error& problem) {
+    EXPECT_TRUE(dynamic_cast<const Timeout*>(&problem) != nullptr || dynamic_cast<const IoError*>(&problem) != nullptr);
+    EXPECT_THAT(problem.what(), ::testing::HasSubstr("etcdctl endpoint health"));
+    EXPECT_THAT(problem.what(), ::testing::HasSubstr("http://127.0.0.1:"));
+  }
+  EXPECT_LT(seconds(Deadline::Clock::now() - start), seconds(within) + 0.5);
+}
+
+TEST(EtcdLocation, IsReadFromText) {
+  const auto several = parse_etcd_location("a:1,http://b,[::1]:3,[::2]/big_job-1.0");
+  ASSERT_EQ(several.members.size(), 4U);
+  EXPECT_EQ(several.members[0].text(), "a:1");
+  EXPECT_EQ(several.members[1].text(), "b:2379");
+  EXPECT_EQ(several.members[2].text(), "[::1]:3");
+  EXPECT_EQ(several.members[3].text(), "[::2]:2379");
+  EXPECT_EQ(several.job, "big_job-1.0");
+  EXPECT_EQ(parse_etcd_location("a").job, "default");
+  EXPECT_FAILS(parse_etcd_location("a,/job"), InvalidArgument, "host:port");
+  EXPECT_FAILS(parse_etcd_location("a/"), InvalidArgument, "cannot name a job");
+  EXPECT_FAILS(parse_etcd_location("a,https://b:1/job"), InvalidArgument, "https://b:1", "trusted network");
+}
+
+TEST(EtcdStore, OutlivesAMemberAndFailsInTimeWithoutAMajority) {
+  EtcdCluster etcd({.members = 3});
+  const auto store = open(etcd);
+  auto leader = open(etcd, kCall)->campaign({.ttl = 1s});
+  leader->commit({{"key", "1"}});
+  etcd.kill(0);                         // the one that was asked so far
+  std::this_thread::sleep_for(1200ms);  // longer than the lease, which is to be renewed elsewhere
+  for (const Deadline deadline = Deadline::in(5s); !leader->leading() && !deadline.passed();) {
+    std::this_thread::sleep_for(10ms);  // if it was the leader of etcd, that may take a moment
+  }
+  EXPECT_TRUE(leader->leading());
+  leader->commit({{"key", "2"}});
+  EXPECT_EQ(store->get("key"), "2");
+
+  etcd.kill(1);
+  expect_fails_within(kCall, [&] { leader->commit({{"key", "lost"}}); });
+  expect_fails_within(kCall, [&] { open(etcd, kCall)->get("key"); });
+  expect_fails_within(kCall, [&] { open(etcd, kCall)->campaign({.deadline = Deadline::in(kCall)}); });
+  EXPECT_FALSE(leader->leading());
+  leader = nullptr;
+
+  etcd.restart(0);
+  leader = store->campaign({.ttl = 1s});
+  ASSERT_NE(leader, nullptr);
+  leader->commit({{"key", "3"}});
+  etcd.stop(0);  // hangs, which looks different from outside
+  expect_fails_within(kCall, [&] { open(etcd, kCall)->list(""); });
+  etcd.resume(0);
+  EXPECT_EQ(store->get("key"), "3");
+}
+
+TEST(EtcdStore, ALateWriteNeverUndoesALaterCommit) {
+  EtcdCluster etcd({.members = 3});
+  const auto store = open(etcd, 2s);
+  const auto leader = store->campaign({});
+  leader->commit({{"key", "0"}});
+  etcd.stop(0);
+  leader->commit({{"key", "old"}});  // lies in the stopped member; another one does it
+  leader->commit({{"key", "new"}});
+  etcd.resume(0);  // which now does what it was asked, if it may
+  etcd.wait_ready(0);
+  for (const Deadline watch = Deadline::in(300ms); !watch.passed();) ASSERT_EQ(store->get("key"), "new");
+  leader->commit({{"key", "newer"}});
+  EXPECT_EQ(store->get("key"), "newer");
+}
+
+TEST(EtcdStore, ACommitThatFailedIsSettledByTheNext) {
+  EtcdCluster etcd;
+  const auto store = open(etcd);
+  const auto leader = open(etcd, 300ms)->campaign({.ttl = 5s});
+  leader->commit({{"key", "0"}});
+  for (int i = 0; i < 3; ++i) {
+    etcd.stop(0);
+    EXPECT_FAILS(leader->commit({{"key", "lost"}, {"lost", "maybe"}}), Timeout, "/v3/kv/txn within 300 ms");
+    etcd.resume(0);
+    etcd.wait_ready(0);
+    leader->commit({{"key", std::to_string(i)}});
+    EXPECT_EQ(store->get("key"), std::to_string(i));
+  }
+}
+
+TEST(EtcdStore, ALeaderKnowsInTimeThatItsLeaseMayRunOut) {
+  EtcdCluster etcd;
+  const auto leader = open(etcd)->campaign({.ttl = 1s});
+  ASSERT_TRUE(leader->leading());
+  etcd.stop(0);
+  const auto stopped = Deadline::Clock::now();
+  const Deadline patience = Deadline::in(5s);
+  while (leader->leading() && !patience.passed()) std::this_thread::sleep_for(5ms);
+  EXPECT_LT(seconds(Deadline::Clock::now() - stopped), 1.0) << "by then etcd could have given the lead to another";
+  EXPECT_FALSE(leader->leading());
+}
+
+TEST(EtcdStore, SpeaksOfEachMemberThatFails) {
+  const EtcdLocation nobody{.members = {{.host = "127.0.0.1", .port = 1}, {.host = "127.0.0.1", .port = 2}}};
+  const auto store = open_etcd_store(nobody, 200ms);
+  EXPECT_FAILS(store->get("key"), IoError, "127.0.0.1:1 cannot be reached", "127.0.0.1:2 cannot be reached", "200 ms");
+}
+
+}  // namespace
+}  // namespace trireme::store

@@ -1,0 +1,63 @@
+#include "train/compute/buckets.h"
+
+#include <numeric>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace trireme {
+namespace {
+
+using ::testing::ElementsAre;
+
+constexpr std::size_t kBytes = 1u << 20;
+constexpr std::size_t kFloats = kBytes / sizeof(float);
+
+TEST(Buckets, AreFilledFromTheLastParameterOn) {
+  const std::vector<std::size_t> elements{kFloats, 10, kFloats / 2, kFloats / 2};
+  const Buckets buckets(elements, kBytes);
+  ASSERT_EQ(buckets.count(), 2u);
+  EXPECT_THAT(buckets.members(0), ElementsAre(3, 2));
+  EXPECT_THAT(buckets.members(1), ElementsAre(1, 0));
+}
+
+TEST(Buckets, SmallModelsHaveAFewToo) {
+  const std::vector<std::size_t> elements(30, kFloats / 10);  // 3 MiB in buckets of up to 100
+  EXPECT_EQ(Buckets(elements, 100 * kBytes).count(), 3u);
+  const std::vector<std::size_t> tiny(30, 10);
+  EXPECT_EQ(Buckets(tiny, 100 * kBytes).count(), 1u);
+}
+
+TEST(Buckets, HoldEachParameterOnce) {
+  std::vector<std::size_t> elements(57);
+  std::iota(elements.begin(), elements.end(), 1);
+  const Buckets buckets(elements, 400);
+  std::vector<std::uint32_t> all;
+  for (std::size_t b = 0; b < buckets.count(); ++b) {
+    all.insert(all.end(), buckets.members(b).begin(), buckets.members(b).end());
+  }
+  std::vector<std::uint32_t> backward(57);
+  std::iota(backward.rbegin(), backward.rend(), 0);
+  EXPECT_EQ(all, backward);
+}
+
+TEST(Buckets, AreCompleteWithTheirLastGradientInEveryStep) {
+  const std::vector<std::size_t> elements{100, 100, 100};
+  Buckets buckets(elements, 800);
+  for (int step = 0; step < 2; ++step) {
+    buckets.begin();
+    EXPECT_EQ(buckets.add(1), std::nullopt);
+    EXPECT_EQ(buckets.add(0), 1u);
+    EXPECT_EQ(buckets.add(2), 0u);
+  }
+}
+
+TEST(BucketsDeathTest, AGradientComesOncePerStep) {
+  const std::vector<std::size_t> elements{100};
+  Buckets buckets(elements, 800);
+  buckets.add(0);
+  EXPECT_DEATH(buckets.add(0), "added twice");
+}
+
+}  // namespace
+}  // namespace trireme
