@@ -167,11 +167,11 @@ TRIREME_SIMD void add(const float* a, const float* b, float* out, std::size_t co
   for (std::size_t done = 0; done < out.size(); done += block) {
     const std::size_t count = std::min(block, out.size() - done);
     order.walk([&](std::size_t part, std::size_t level) { stack[level] = partials[part].values + begin + done; },
-                   [&](std::size_t level, bool is_last) {
-                     float* sum = is_last ? out.data() + done : space[level];
-                     add(stack[level], stack[level + 1], sum, count);
-                     stack[level] = sum;
-                   });
+               [&](std::size_t level, bool is_last) {
+                 float* sum = is_last ? out.data() + done : space[level];
+                 add(stack[level], stack[level + 1], sum, count);
+                 stack[level] = sum;
+               });
   }
 }
 
