@@ -2,11 +2,10 @@
 //
 //   ./fashion_mnist                              alone
 //   trireme run -w 4 -s 2 -- ./fashion_mnist     four workers, two parameter servers
-#include "data/fashion_mnist.h"
+
+#include <trireme/trireme.h>
 
 #include <cstdio>
-
-#include "train/trainer.h"
 
 struct Net : torch::nn::Module {
   torch::nn::Conv2d conv = register_module("conv", torch::nn::Conv2d(1, 16, 5));

@@ -2,11 +2,9 @@
 //
 //   ./own_loop                              alone
 //   trireme run -w 2 -s 0 -- ./own_loop     two processes; no parameter servers
-#include <cstdio>
+#include <trireme/trireme.h>
 
-#include "data/fashion_mnist.h"
-#include "data/sampler.h"
-#include "dist/dist.h"
+#include <cstdio>
 
 namespace dist = trireme::dist;
 using trireme::data::Dataset;

@@ -8,6 +8,9 @@
 
 namespace trireme {
 
+inline constexpr std::size_t kKiB = 1u << 10;
+inline constexpr std::size_t kMiB = 1u << 20;
+
 using Bytes = std::span<const std::byte>;   ///< bytes to read
 using MutableBytes = std::span<std::byte>;  ///< bytes to write
 

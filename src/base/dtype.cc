@@ -1,6 +1,6 @@
-#include "base/dtype.h"
-
 #include <array>
+
+#include "trireme/types.h"
 
 #include "base/error.h"
 

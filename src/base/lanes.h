@@ -7,22 +7,13 @@
 #include <span>
 #include <vector>
 
-#include "base/units.h"
+#include "trireme/types.h"
 
 namespace trireme {
 
 // The order of summation. Floating-point addition is not associative, so who adds what first is fixed once: a binary
 // tree over lane numbers. A node of n lanes has as left child its first 2^k lanes (2^k the largest power of two below
 // n) and the rest as right child. A whole subtree may be summed by one worker; the result does not depend on which.
-
-/// A run of neighbouring lanes that is a subtree of the summation tree.
-struct LaneRange {
-  Lane first = 0;
-  Lane count = 0;
-
-  Lane end() const { return first + count; }
-  bool operator==(const LaneRange&) const = default;
-};
 
 /// How many lanes the left child of a node of `count` >= 2 lanes holds.
 Lane left_lanes(Lane count);

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <thread>
 
-#include "base/units.h"
+#include "trireme/types.h"
 
 namespace trireme {
 

@@ -6,7 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "base/deadline.h"
+#include "trireme/deadline.h"
+
 #include "chaos/report.h"
 
 namespace trireme::chaos {

@@ -7,7 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "base/deadline.h"
+#include "trireme/deadline.h"
+
 #include "base/file.h"
 #include "chaos/fault_plan.h"
 #include "chaos/full_disk.h"

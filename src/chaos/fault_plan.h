@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/units.h"
+#include "trireme/types.h"
 
 namespace trireme::chaos {
 

@@ -4,7 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "base/deadline.h"
+#include "trireme/deadline.h"
+
 #include "chaos/analysis.h"
 #include "chaos/job_processes.h"
 

@@ -9,8 +9,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/dtype.h"
-#include "base/units.h"
+#include "trireme/types.h"
 
 namespace trireme::checkpoint {
 

@@ -2,7 +2,8 @@
 
 #include <stop_token>
 
-#include "base/deadline.h"
+#include "trireme/deadline.h"
+
 #include "checkpoint/file_system.h"
 #include "checkpoint/layout.h"
 #include "checkpoint/staging.h"

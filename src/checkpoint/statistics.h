@@ -2,8 +2,9 @@
 
 #include <cstdint>
 
+#include "trireme/types.h"
+
 #include "base/bytes.h"
-#include "base/dtype.h"
 
 namespace trireme::checkpoint {
 

@@ -14,8 +14,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "trireme/deadline.h"
+
 #include "base/bytes.h"
-#include "base/deadline.h"
 #include "checkpoint/file_system.h"
 #include "checkpoint/format.h"
 #include "checkpoint/retention.h"

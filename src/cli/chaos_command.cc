@@ -2,6 +2,8 @@
 #include <cstdio>
 #include <memory>
 
+#include "trireme/sampler.h"
+
 #include "base/error.h"
 #include "base/file.h"
 #include "chaos/chaos_run.h"
@@ -9,7 +11,6 @@
 #include "cli/config_file.h"
 #include "cli/train_flags.h"
 #include "cluster/strategy_choice.h"
-#include "data/sampler.h"
 #include "observe/run_folder.h"
 #include "ps/consistency.h"
 

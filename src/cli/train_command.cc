@@ -2,6 +2,8 @@
 #include <memory>
 #include <optional>
 
+#include "trireme/sampler.h"
+
 #include "base/error.h"
 #include "base/file.h"
 #include "base/threads.h"
@@ -10,7 +12,6 @@
 #include "cli/config_file.h"
 #include "cli/train_flags.h"
 #include "cluster/strategy_choice.h"
-#include "data/sampler.h"
 #include "launch/job_runner.h"
 
 namespace trireme::cli {

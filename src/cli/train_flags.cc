@@ -3,17 +3,14 @@
 #include <charconv>
 #include <cstdio>
 
+#include "trireme/dataset.h"
+#include "trireme/sampler.h"
+
 #include "base/error.h"
 #include "base/suggest.h"
 #include "cluster/strategy_choice.h"
 #include "codec/spec.h"
-#include "data/csv.h"
-#include "data/fashion_mnist.h"
 #include "data/mirrors.h"
-#include "data/normalized.h"
-#include "data/sampler.h"
-#include "data/subset.h"
-#include "data/synthetic.h"
 #include "net/address.h"
 #include "optim/update_config.h"
 #include "ps/consistency.h"

@@ -6,7 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "data/dataset.h"
+#include "trireme/dataset.h"
 
 namespace trireme::cli {
 

@@ -4,11 +4,13 @@
 #include <cstdio>
 #include <exception>
 
+#include "trireme/trainer.h"
+
 #include "base/error.h"
 #include "base/log.h"
 #include "cli/train_flags.h"
 #include "job/termination.h"
-#include "train/trainer.h"
+#include "net/address.h"
 
 namespace trireme::cli {
 namespace {

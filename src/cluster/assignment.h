@@ -6,7 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/units.h"
+#include "trireme/types.h"
 
 namespace trireme::cluster {
 

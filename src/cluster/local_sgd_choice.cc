@@ -1,7 +1,7 @@
-#include "cluster/local_sgd_choice.h"
-
 #include <charconv>
 #include <vector>
+
+#include "trireme/strategy.h"
 
 #include "base/error.h"
 #include "base/suggest.h"

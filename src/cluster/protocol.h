@@ -6,10 +6,17 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/units.h"
+#include "trireme/metrics.h"
+#include "trireme/types.h"
+
 #include "cluster/assignment.h"
 #include "cluster/stragglers.h"
 #include "net/address.h"
+
+namespace trireme {
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(MetricsRow, step, epoch, samples, loss, accuracy, samples_per_s, lr, clock_min,
+                                   clock_max, seconds)
+}  // namespace trireme
 
 namespace trireme::cluster {
 
@@ -134,22 +141,6 @@ struct Heartbeat {
   ShardReports shards;  ///< from servers: about the shards they are the primaries of
   bool last = false;    ///< complete the row of metrics in progress
   NLOHMANN_DEFINE_TYPE_INTRUSIVE(Heartbeat, member, work, clocks, shards, last)
-};
-
-/// One line of metrics over all workers.
-struct MetricsRow {
-  Step step = 0;
-  double epoch = 0;
-  std::uint64_t samples = 0;
-  double loss = 0;
-  double accuracy = 0;
-  double samples_per_s = 0;
-  double lr = 0;
-  Step clock_min = 0;
-  Step clock_max = 0;
-  double seconds = 0;
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(MetricsRow, step, epoch, samples, loss, accuracy, samples_per_s, lr, clock_min,
-                                 clock_max, seconds)
 };
 
 /// What is wrong with a view.

@@ -5,17 +5,11 @@
 #include <memory>
 #include <string>
 
-#include "base/deadline.h"
+#include "trireme/deadline.h"
+
 #include "collective/operation.h"
 
 namespace trireme::collective {
-
-/// What a rank has moved.
-struct Traffic {
-  std::uint64_t operations = 0;
-  std::uint64_t sent_bytes = 0;    ///< to ranks on other hosts, or over TCP and TLS on this one
-  std::uint64_t shared_bytes = 0;  ///< read from, or written to, other ranks' memory
-};
 
 /// An engine that carries out operations: native, MPI, NCCL. Used by one thread at a time, except for `abort` and
 /// `traffic`. Operations are validated by the caller. After PeerLost or Timeout it is not used again.

@@ -3,6 +3,7 @@
 #include <bit>
 
 #include "base/error.h"
+#include "base/lanes.h"
 
 namespace trireme::collective {
 namespace {

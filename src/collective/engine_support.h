@@ -5,7 +5,8 @@
 #include <thread>
 #include <vector>
 
-#include "base/deadline.h"
+#include "trireme/deadline.h"
+
 #include "collective/call_signature.h"
 #include "net/shm/spin.h"
 

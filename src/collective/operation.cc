@@ -4,7 +4,9 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "base/lanes.h"
 #include "base/suggest.h"
+#include "collective/reduction.h"
 
 namespace trireme::collective {
 namespace {

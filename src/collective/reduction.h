@@ -5,9 +5,10 @@
 #include <span>
 #include <string_view>
 
-#include "base/dtype.h"
+#include "trireme/collective.h"
+#include "trireme/types.h"
+
 #include "base/lanes.h"
-#include "base/units.h"
 
 namespace trireme::collective {
 
@@ -18,9 +19,6 @@ namespace trireme::collective {
 // are widened to float, combined as floats, and rounded once at the end. So a sum of three parts has one rounding to 16
 // bits, not two; but a partial sum that came from elsewhere has been rounded already, and the promise that the result
 // does not depend on who summed what holds for 16-bit types only where every part is a single lane.
-
-/// How elements are combined. kAverage is a sum that is divided once, at the end.
-enum class ReduceOp : std::uint8_t { kSum, kAverage, kMin, kMax, kProduct };
 
 /// `sum`, `average`, `min`, `max`, `product`. The text lives for ever.
 std::string_view name_of(ReduceOp op);

@@ -1,8 +1,8 @@
-#include "data/columns.h"
-
 #include <algorithm>
 #include <functional>
 #include <utility>
+
+#include "trireme/dataset.h"
 
 #include "base/error.h"
 

@@ -1,5 +1,3 @@
-#include "data/csv.h"
-
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -9,10 +7,13 @@
 
 #include <fmt/ranges.h>
 
+#include "trireme/dataset.h"
+
 #include "base/error.h"
 #include "base/suggest.h"
 #include "data/csv_reader.h"
-#include "data/memory_dataset.h"
+#include "data/mirrors.h"
+#include "data/shape.h"
 
 namespace trireme::data {
 namespace {
@@ -188,7 +189,7 @@ class CsvLoader {
 
 std::shared_ptr<const Dataset> load_csv(const Mirrors& files, const CsvOptions& options) {
   if (options.classes < 0) fail<InvalidArgument>("{} classes cannot be: give a positive number, or 0", options.classes);
-  return files.read_any([&](const std::filesystem::path& path) { return CsvLoader(path, options).load(); });
+  return read_any(files, [&](const std::filesystem::path& path) { return CsvLoader(path, options).load(); });
 }
 
 }  // namespace trireme::data

@@ -1,8 +1,9 @@
-#include "data/dataset.h"
+#include "trireme/dataset.h"
 
 #include <limits>
 
 #include "base/error.h"
+#include "data/shape.h"
 
 namespace trireme::data {
 

@@ -1,9 +1,8 @@
-#include "data/fashion_mnist.h"
-
 #include <string>
 
+#include "trireme/dataset.h"
+
 #include "base/error.h"
-#include "data/idx.h"
 
 namespace trireme::data {
 namespace {
@@ -15,7 +14,7 @@ std::shared_ptr<const Dataset> load_part(const Mirrors& folders, const std::stri
 
 }  // namespace
 
-FashionMnist load_fashion_mnist(const Mirrors& folders) {
+Split load_fashion_mnist(const Mirrors& folders) {
   try {
     return {.train = load_part(folders, "train"), .test = load_part(folders, "t10k")};
   } catch (const IoError& problem) {

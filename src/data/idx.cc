@@ -1,13 +1,15 @@
-#include "data/idx.h"
-
 #include <algorithm>
 #include <array>
 #include <utility>
 
 #include <fmt/ranges.h>
 
+#include "trireme/dataset.h"
+
 #include "base/error.h"
 #include "data/byte_source.h"
+#include "data/mirrors.h"
+#include "data/shape.h"
 
 namespace trireme::data {
 namespace {
@@ -209,12 +211,12 @@ void check_counts(const IdxArray& images, const IdxArray& labels) {
 std::shared_ptr<const Dataset> load_idx(const Mirrors& images_files, const Mirrors& labels_files,
                                         const IdxOptions& options) {
   check_options(options);
-  IdxArray labels = labels_files.read_any([&](const std::filesystem::path& path) {
+  IdxArray labels = read_any(labels_files, [&](const std::filesystem::path& path) {
     IdxArray array = read_array(path, {"labels", 1, options.max_bytes});
     check_labels(array, options);
     return array;
   });
-  IdxArray images = images_files.read_any([&](const std::filesystem::path& path) {
+  IdxArray images = read_any(images_files, [&](const std::filesystem::path& path) {
     IdxArray array = read_array(path, {"images", 3, options.max_bytes});
     check_shape(array, options);
     check_counts(array, labels);

@@ -1,9 +1,10 @@
-#include "data/memory_dataset.h"
-
 #include <algorithm>
 #include <utility>
 
+#include "trireme/dataset.h"
+
 #include "base/error.h"
+#include "data/shape.h"
 
 namespace trireme::data {
 

@@ -1,11 +1,12 @@
-#include "data/normalized.h"
-
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <utility>
 
+#include "trireme/dataset.h"
+
 #include "base/error.h"
+#include "data/shape.h"
 
 namespace trireme::data {
 namespace {

@@ -13,9 +13,9 @@
 #include <thread>
 #include <vector>
 
-#include "base/deadline.h"
-#include "base/units.h"
-#include "data/dataset.h"
+#include "trireme/dataset.h"
+#include "trireme/deadline.h"
+#include "trireme/types.h"
 
 namespace trireme::data {
 

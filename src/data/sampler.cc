@@ -1,6 +1,7 @@
-#include "data/sampler.h"
+#include "trireme/sampler.h"
 
 #include <algorithm>
+#include <mutex>
 #include <numeric>
 
 #include "base/error.h"
@@ -39,7 +40,29 @@ void check(const SamplerConfig& config) {
 
 }  // namespace
 
-Sampler::Sampler(const SamplerConfig& config) : config_(config) { check(config); }
+/// The order of one epoch at a time. Thread-safe.
+class Sampler::Orders {
+ public:
+  using Order = std::shared_ptr<const std::vector<std::uint64_t>>;
+
+  Order of(const SamplerConfig& config, std::uint64_t epoch) {
+    // Shuffling under the lock: whoever else asks meanwhile would have to do the same work.
+    const std::scoped_lock lock(mutex_);
+    if (order_ == nullptr || epoch_ != epoch) {
+      order_ = nullptr;  // lets go of the old one before the new one is made
+      order_ = std::make_shared<const std::vector<std::uint64_t>>(shuffled(config.samples, config.seed, epoch));
+      epoch_ = epoch;
+    }
+    return order_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::uint64_t epoch_ = 0;  // guarded by mutex_
+  Order order_;              // guarded by mutex_; null until first asked for
+};
+
+Sampler::Sampler(const SamplerConfig& config) : config_(config), orders_(std::make_shared<Orders>()) { check(config); }
 
 std::uint64_t Sampler::steps_per_epoch() const {
   return config_.samples / config_.batch + (config_.samples % config_.batch != 0);
@@ -60,23 +83,12 @@ std::vector<std::uint64_t> Sampler::indices(Step step, Lane lane) const {
   const std::uint64_t first = first_of(step) + range.first;
   std::vector<std::uint64_t> result(range.count);
   if (config_.shuffle) {
-    const Order order = order_of(epoch_of(step));
+    const Orders::Order order = orders_->of(config_, epoch_of(step));
     std::copy_n(order->data() + first, range.count, result.begin());
   } else {
     std::iota(result.begin(), result.end(), first);
   }
   return result;
-}
-
-Sampler::Order Sampler::order_of(std::uint64_t epoch) const {
-  // Shuffling under the lock: whoever else asks meanwhile would have to do the same work.
-  const std::scoped_lock lock(mutex_);
-  if (cached_order_ == nullptr || cached_epoch_ != epoch) {
-    cached_order_ = nullptr;  // lets go of the old one before the new one is made
-    cached_order_ = std::make_shared<const std::vector<std::uint64_t>>(shuffled(config_.samples, config_.seed, epoch));
-    cached_epoch_ = epoch;
-  }
-  return cached_order_;
 }
 
 }  // namespace trireme::data

@@ -1,7 +1,7 @@
-#include "data/subset.h"
-
 #include <algorithm>
 #include <utility>
+
+#include "trireme/dataset.h"
 
 #include "base/error.h"
 

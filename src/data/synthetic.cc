@@ -1,8 +1,8 @@
-#include "data/synthetic.h"
-
 #include <algorithm>
 #include <array>
 #include <utility>
+
+#include "trireme/dataset.h"
 
 #include "base/error.h"
 #include "base/random.h"

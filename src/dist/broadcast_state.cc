@@ -1,6 +1,6 @@
-#include "dist/broadcast_state.h"
-
 #include <sstream>
+
+#include "trireme/dist.h"
 
 namespace trireme::dist {
 namespace {

@@ -1,10 +1,10 @@
-#include "dist/distributed_optimizer.h"
-
 #include <algorithm>
 #include <unordered_set>
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "dist/gradient_pieces.h"
+#include "dist/world.h"
 #include "tensor/gradient_hook.h"
 
 namespace trireme::dist {
@@ -49,12 +49,39 @@ std::string fingerprint(const std::vector<std::string>& names, const std::vector
 
 }  // namespace
 
-struct DistributedOptimizer::Shared {
-  DistributedOptimizer* owner;
+class DistributedOptimizer::Impl {
+ public:
+  Impl(World& world, torch::optim::Optimizer& optimizer, const NamedParameters& parameters,
+       DistributedOptimizerOptions options);
+
+  void synchronize();
+  void step();
+  void zero_grad();
+  torch::optim::Optimizer& inner() { return optimizer_; }
+  Traffic traffic() { return channel_.ranks().traffic(); }
+
+ private:
+  struct Shared {  // with the hooks, which torch may keep longer than we live
+    Impl* owner;
+  };
+
+  std::vector<torch::Tensor> agree_on(const NamedParameters& named);
+  void on_gradient(std::size_t i);
+
+  torch::optim::Optimizer& optimizer_;
+  DistributedOptimizerOptions options_;
+  Channel channel_;
+  std::vector<std::string> names_;
+  std::vector<torch::Tensor> parameters_;
+  std::vector<std::uint32_t> passes_;  // by parameter: backward passes since the last step
+  bool synchronized_ = false;          // nothing was added to gradients since
+  GradientPieces pieces_;
+  std::shared_ptr<Shared> shared_;
+  std::vector<std::shared_ptr<torch::autograd::Node>> hooks_;
 };
 
-DistributedOptimizer::DistributedOptimizer(World& world, torch::optim::Optimizer& optimizer,
-                                           const NamedParameters& parameters, DistributedOptimizerOptions options)
+DistributedOptimizer::Impl::Impl(World& world, torch::optim::Optimizer& optimizer, const NamedParameters& parameters,
+                                 DistributedOptimizerOptions options)
     : optimizer_(optimizer),
       options_(options),
       channel_(world, "optimizer"),
@@ -70,9 +97,7 @@ DistributedOptimizer::DistributedOptimizer(World& world, torch::optim::Optimizer
   }
 }
 
-DistributedOptimizer::~DistributedOptimizer() = default;
-
-std::vector<torch::Tensor> DistributedOptimizer::agree_on(const NamedParameters& named) {
+std::vector<torch::Tensor> DistributedOptimizer::Impl::agree_on(const NamedParameters& named) {
   if (options_.accumulate == 0) fail<InvalidArgument>("accumulate is 0: a step has at least one backward pass");
   std::vector<torch::Tensor> parameters = trainable(named, names_);
   check_covered(optimizer_, parameters);
@@ -80,7 +105,7 @@ std::vector<torch::Tensor> DistributedOptimizer::agree_on(const NamedParameters&
   return parameters;
 }
 
-void DistributedOptimizer::on_gradient(std::size_t i) {
+void DistributedOptimizer::Impl::on_gradient(std::size_t i) {
   synchronized_ = false;
   if (++passes_[i] < options_.accumulate) return;
   if (passes_[i] > options_.accumulate) {
@@ -92,20 +117,20 @@ void DistributedOptimizer::on_gradient(std::size_t i) {
   pieces_.add(i);
 }
 
-void DistributedOptimizer::synchronize() {
+void DistributedOptimizer::Impl::synchronize() {
   if (synchronized_) return;
   std::ranges::fill(passes_, 0u);
   pieces_.finish();
   synchronized_ = true;
 }
 
-void DistributedOptimizer::step() {
+void DistributedOptimizer::Impl::step() {
   synchronize();
   optimizer_.step();
   synchronized_ = false;
 }
 
-void DistributedOptimizer::zero_grad() {
+void DistributedOptimizer::Impl::zero_grad() {
   if (pieces_.on_their_way()) {
     fail<InvalidArgument>(
         "zero_grad() between backward() and step(): gradients are on their way; call it after step()");
@@ -113,5 +138,21 @@ void DistributedOptimizer::zero_grad() {
   std::ranges::fill(passes_, 0u);
   optimizer_.zero_grad();
 }
+
+DistributedOptimizer::DistributedOptimizer(World& world, torch::optim::Optimizer& optimizer,
+                                           const NamedParameters& parameters, DistributedOptimizerOptions options)
+    : impl_(std::make_unique<Impl>(world, optimizer, parameters, options)) {}
+
+DistributedOptimizer::~DistributedOptimizer() = default;
+
+void DistributedOptimizer::synchronize() { impl_->synchronize(); }
+
+void DistributedOptimizer::step() { impl_->step(); }
+
+void DistributedOptimizer::zero_grad() { impl_->zero_grad(); }
+
+torch::optim::Optimizer& DistributedOptimizer::inner() { return impl_->inner(); }
+
+Traffic DistributedOptimizer::traffic() const { return impl_->traffic(); }
 
 }  // namespace trireme::dist

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/random.h"
+#include "collective/reduction.h"
 #include "tensor/torch_dtype.h"
 
 namespace trireme::dist {
@@ -104,8 +105,7 @@ void FusedBuffer::scale(std::uint32_t contributors) {
   }
 }
 
-Handle::FusedReduce::FusedReduce(const std::vector<torch::Tensor>& in, std::vector<torch::Tensor> out,
-                                 ReduceOptions options)
+FusedReduce::FusedReduce(const std::vector<torch::Tensor>& in, std::vector<torch::Tensor> out, ReduceOptions options)
     : options_(std::move(options)), out_(std::move(out)) {
   for (const torch::Tensor& tensor : in) check(tensor, options_);
   if (out_.empty()) {
@@ -127,15 +127,15 @@ Handle::FusedReduce::FusedReduce(const std::vector<torch::Tensor>& in, std::vect
   }
 }
 
-void Handle::FusedReduce::start(Negotiation& negotiation, bool in_background) {
+void FusedReduce::start(Negotiation& negotiation, bool in_background) {
   for (const auto& fused : buffers_) fused->start(negotiation, in_background);
 }
 
-bool Handle::FusedReduce::poll() const {
+bool FusedReduce::poll() const {
   return done_ || std::ranges::all_of(buffers_, [](const auto& fused) { return fused->poll(); });
 }
 
-const std::vector<torch::Tensor>& Handle::FusedReduce::wait() {
+const std::vector<torch::Tensor>& FusedReduce::wait() {
   if (!done_) {
     done_ = true;
     for (const auto& fused : buffers_) {  // all of them: the memory of each is in use until it has ended
@@ -151,7 +151,7 @@ const std::vector<torch::Tensor>& Handle::FusedReduce::wait() {
   return out_;
 }
 
-void Handle::FusedReduce::give_up() {
+void FusedReduce::give_up() {
   buffers_.clear();
   if (!std::exchange(done_, true)) {
     problem_ = std::make_exception_ptr(PeerLost("the result was not waited for while the ranks were together"));

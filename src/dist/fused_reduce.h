@@ -35,7 +35,7 @@ class FusedBuffer {
 };
 
 /// An all_reduce of some tensors, until it has landed.
-class Handle::FusedReduce {
+class FusedReduce {
  public:
   /// `out` is where the results go; empty = new tensors. Throws InvalidArgument.
   FusedReduce(const std::vector<torch::Tensor>& in, std::vector<torch::Tensor> out, ReduceOptions options);

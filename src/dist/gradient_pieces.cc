@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/random.h"
+#include "collective/reduction.h"
 #include "tensor/torch_dtype.h"
 
 namespace trireme::dist {

@@ -1,10 +1,10 @@
-#include "dist/large_batch.h"
-
 #include <algorithm>
+
+#include "trireme/dist.h"
 
 #include "base/error.h"
 
-namespace trireme {
+namespace trireme::dist {
 
 optim::Schedule scale_by_size(const LargeBatchOptions& options, optim::Schedule then) {
   if (options.size == 0) fail<InvalidArgument>("a batch that is 0 times as large: size is at least 1");
@@ -22,4 +22,4 @@ void set_learning_rate(torch::optim::Optimizer& optimizer, double lr) {
   for (auto& group : optimizer.param_groups()) group.options().set_lr(lr);
 }
 
-}  // namespace trireme
+}  // namespace trireme::dist

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "collective/compressed_reduce.h"
+#include "collective/reduction.h"
 
 namespace trireme::dist {
 namespace {

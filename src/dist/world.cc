@@ -67,33 +67,47 @@ std::string World::this_host() {
   return std::string(name.data()) + " " + read_file("/proc/sys/kernel/random/boot_id");
 }
 
-World::World(collective::Communicator& ranks, const std::string& host) : ranks_(ranks) { find_neighbours(host); }
+World::World(collective::Communicator& ranks, const std::string& host) : impl_(std::make_unique<Impl>(ranks)) {
+  impl_->find_neighbours(host);
+}
 
-World::World(std::unique_ptr<Job> job) : job_(std::move(job)), ranks_(job_->ranks()) {
-  job_->on_failure([this](const std::string& reason) {
-    const std::lock_guard lock(mutex_);
-    for (Channel* channel : channels_) channel->ranks().abort(reason);
+World::World(std::unique_ptr<Job> job) : impl_(std::make_unique<Impl>(std::move(job))) {
+  impl_->job->session().on_failure([impl = impl_.get()](const std::string& reason) {
+    const std::lock_guard lock(impl->mutex);
+    for (Channel* channel : impl->channels) channel->ranks().abort(reason);
   });
-  find_neighbours(this_host());
+  impl_->find_neighbours(this_host());
 }
 
 World::~World() {
-  if (job_) job_->on_failure(nullptr);
-  for (const auto& reduce : reduces_) reduce->give_up();
+  if (impl_->job) impl_->job->session().on_failure(nullptr);
+  for (const auto& reduce : impl_->reduces) reduce->give_up();
 }
 
-void World::find_neighbours(const std::string& host) {
+Rank World::rank() const { return impl_->ranks.rank(); }
+
+std::uint32_t World::size() const { return impl_->ranks.size(); }
+
+Rank World::local_rank() const { return impl_->local_rank; }
+
+std::uint32_t World::local_size() const { return impl_->local_size; }
+
+Job* World::job() { return impl_->job.get(); }
+
+collective::Communicator& World::communicator() { return impl_->ranks; }
+
+void World::Impl::find_neighbours(const std::string& host) {
   Sha256 hash;
   hash.add(as_bytes(host));
   const std::string digest = hash.hex();
-  std::vector<char> all(digest.size() * size());
-  ranks_.run(collective::all_gather(collective::ConstArray(DType::kU8, digest.data(), digest.size()),
-                                    collective::Array(DType::kU8, all.data(), all.size())));
-  local_size_ = 0;
-  for (Rank other = 0; other < size(); ++other) {
+  std::vector<char> all(digest.size() * ranks.size());
+  ranks.run(collective::all_gather(collective::ConstArray(DType::kU8, digest.data(), digest.size()),
+                                   collective::Array(DType::kU8, all.data(), all.size())));
+  local_size = 0;
+  for (Rank other = 0; other < ranks.size(); ++other) {
     if (digest != std::string_view(all.data() + other * digest.size(), digest.size())) continue;
-    if (other == rank()) local_rank_ = local_size_;
-    ++local_size_;
+    if (other == ranks.rank()) local_rank = local_size;
+    ++local_size;
   }
 }
 
@@ -106,11 +120,11 @@ void World::all_reduce_(torch::Tensor tensor, const ReduceOptions& options) {
 }
 
 std::vector<torch::Tensor> World::all_reduce(const std::vector<torch::Tensor>& tensors, const ReduceOptions& options) {
-  return reduce(tensors, {}, options, /*in_background=*/false).wait_all();
+  return impl_->reduce(tensors, {}, options, /*in_background=*/false)->wait();
 }
 
 void World::all_reduce_(const std::vector<torch::Tensor>& tensors, const ReduceOptions& options) {
-  reduce(tensors, tensors, options, /*in_background=*/false).wait_all();
+  impl_->reduce(tensors, tensors, options, /*in_background=*/false)->wait();
 }
 
 Handle World::all_reduce_async(const torch::Tensor& tensor, const ReduceOptions& options) {
@@ -122,21 +136,21 @@ Handle World::all_reduce_async_(torch::Tensor tensor, const ReduceOptions& optio
 }
 
 Handle World::all_reduce_async(const std::vector<torch::Tensor>& tensors, const ReduceOptions& options) {
-  return reduce(tensors, {}, options, /*in_background=*/true);
+  return Handle(impl_->reduce(tensors, {}, options, /*in_background=*/true));
 }
 
 Handle World::all_reduce_async_(const std::vector<torch::Tensor>& tensors, const ReduceOptions& options) {
-  return reduce(tensors, tensors, options, /*in_background=*/true);
+  return Handle(impl_->reduce(tensors, tensors, options, /*in_background=*/true));
 }
 
-Handle World::reduce(const std::vector<torch::Tensor>& in, const std::vector<torch::Tensor>& out,
-                     const ReduceOptions& options, bool in_background) {
-  std::erase_if(reduces_, [](const auto& reduce) { return reduce->done(); });
-  Handle handle;
-  handle.reduce_ = std::make_shared<Handle::FusedReduce>(in, out, options);
-  handle.reduce_->start(negotiation_, in_background);
-  if (in_background) reduces_.push_back(handle.reduce_);
-  return handle;
+std::shared_ptr<FusedReduce> World::Impl::reduce(const std::vector<torch::Tensor>& in,
+                                                 const std::vector<torch::Tensor>& out, const ReduceOptions& options,
+                                                 bool in_background) {
+  std::erase_if(reduces, [](const auto& reduce) { return reduce->done(); });
+  auto started = std::make_shared<FusedReduce>(in, out, options);
+  started->start(negotiation, in_background);
+  if (in_background) reduces.push_back(started);
+  return started;
 }
 
 torch::Tensor World::all_gather(const torch::Tensor& tensor, const std::string& name) {
@@ -144,11 +158,11 @@ torch::Tensor World::all_gather(const torch::Tensor& tensor, const std::string& 
   check_defined(tensor, "all_gather");
   const Rows rows(tensor);
   const std::size_t row_bytes = rows.bytes(tensor);
-  Negotiation::Outcome outcome = negotiation_.negotiate({.kind = Kind::kAllGather,
-                                                         .dtype = requested_type(tensor),
-                                                         .count = static_cast<std::uint64_t>(rows.count),
-                                                         .row_bytes = row_bytes},
-                                                        name);
+  Negotiation::Outcome outcome = impl_->negotiation.negotiate({.kind = Kind::kAllGather,
+                                                               .dtype = requested_type(tensor),
+                                                               .count = static_cast<std::uint64_t>(rows.count),
+                                                               .row_bytes = row_bytes},
+                                                              name);
   std::vector<std::size_t> counts;
   std::int64_t total = 0;
   for (const OpRequest& each : outcome.all()) {
@@ -158,7 +172,7 @@ torch::Tensor World::all_gather(const torch::Tensor& tensor, const std::string& 
   }
   torch::Tensor all = rows.make(total, tensor);
   const torch::Tensor mine = on_host(tensor);
-  ranks_.run(collective::all_gather(bytes_of(mine), bytes_of(all), std::move(counts)));
+  impl_->ranks.run(collective::all_gather(bytes_of(mine), bytes_of(all), std::move(counts)));
   return all.to(tensor.device());
 }
 
@@ -174,18 +188,18 @@ void World::broadcast_(torch::Tensor tensor, Rank root, const std::string& name)
   check_defined(tensor, "broadcast");
   if (root >= size()) fail<InvalidArgument>("broadcast from rank {}: there are {} ranks", root, size());
   Negotiation::Outcome outcome =
-      negotiation_.negotiate({.kind = Kind::kBroadcast,
-                              .dtype = requested_type(tensor),
-                              .root = root,
-                              .count = static_cast<std::uint64_t>(tensor.numel()),
-                              .row_bytes = static_cast<std::uint64_t>(tensor.element_size())},
-                             name);
+      impl_->negotiation.negotiate({.kind = Kind::kBroadcast,
+                                    .dtype = requested_type(tensor),
+                                    .root = root,
+                                    .count = static_cast<std::uint64_t>(tensor.numel()),
+                                    .row_bytes = static_cast<std::uint64_t>(tensor.element_size())},
+                                   name);
   if (outcome.all()[root].joined()) {
     fail<InvalidArgument>("broadcast '{}' from rank {}, which has joined and has nothing to say: name another root",
                           name, root);
   }
   torch::Tensor flat = on_host(tensor);
-  ranks_.run(collective::broadcast(bytes_of(flat), root));
+  impl_->ranks.run(collective::broadcast(bytes_of(flat), root));
   if (flat.data_ptr() != tensor.data_ptr()) tensor.detach().copy_(flat);
 }
 
@@ -204,10 +218,10 @@ World::Received World::all_to_all(const torch::Tensor& tensor, std::vector<std::
                           rows.count, ranks);
   }
   const std::size_t row_bytes = rows.bytes(tensor);
-  negotiation_.negotiate({.kind = Kind::kAllToAll, .dtype = requested_type(tensor), .row_bytes = row_bytes}, name)
+  impl_->negotiation.negotiate({.kind = Kind::kAllToAll, .dtype = requested_type(tensor), .row_bytes = row_bytes}, name)
       .contributors();
   const std::vector<std::size_t> to_rows(rows_to.begin(), rows_to.end());
-  const std::vector<std::size_t> all_rows = gather_row_counts(ranks_, to_rows);
+  const std::vector<std::size_t> all_rows = gather_row_counts(impl_->ranks, to_rows);
   std::vector<std::size_t> to;
   std::vector<std::size_t> from;
   Received received;
@@ -220,12 +234,12 @@ World::Received World::all_to_all(const torch::Tensor& tensor, std::vector<std::
   }
   torch::Tensor arrived = rows.make(total, tensor);
   const torch::Tensor mine = on_host(tensor);
-  ranks_.run(collective::all_to_all(bytes_of(mine), bytes_of(arrived), std::move(to), std::move(from)));
+  impl_->ranks.run(collective::all_to_all(bytes_of(mine), bytes_of(arrived), std::move(to), std::move(from)));
   received.tensor = arrived.to(tensor.device());
   return received;
 }
 
-void World::barrier() { negotiation_.negotiate({.kind = Kind::kBarrier}, {}).contributors(); }
+void World::barrier() { impl_->negotiation.negotiate({.kind = Kind::kBarrier}, {}).contributors(); }
 
 std::map<std::string, double> World::average(const std::map<std::string, double>& metrics, double weight) {
   std::string names;
@@ -248,11 +262,11 @@ double World::average(double value, double weight, const std::string& name) {
 
 Rank World::join() {
   // Each line is served by a thread of its own: nobody knows on which of them the others will speak next.
-  std::vector<std::exception_ptr> problems(channels_.size());
+  std::vector<std::exception_ptr> problems(impl_->channels.size());
   {
     std::vector<std::jthread> servants;
-    for (std::size_t i = 0; i < channels_.size(); ++i) {
-      servants.emplace_back([channel = channels_[i], &problem = problems[i]] {
+    for (std::size_t i = 0; i < impl_->channels.size(); ++i) {
+      servants.emplace_back([channel = impl_->channels[i], &problem = problems[i]] {
         try {
           channel->negotiation().join();
         } catch (...) {
@@ -261,11 +275,11 @@ Rank World::join() {
       });
     }
     try {
-      const Rank last = negotiation_.join();
+      const Rank last = impl_->negotiation.join();
       servants.clear();
       if (std::ranges::all_of(problems, [](const auto& problem) { return problem == nullptr; })) return last;
     } catch (const std::exception& problem) {
-      for (Channel* channel : channels_)
+      for (Channel* channel : impl_->channels)
         channel->ranks().abort(problem.what());  // else their servants might wait for long
       throw;
     }
@@ -277,7 +291,7 @@ Rank World::join() {
 }
 
 void World::finish() {
-  for (const auto& reduce : reduces_) reduce->wait();
+  for (const auto& reduce : impl_->reduces) reduce->wait();
   // Nobody goes while somebody may still read its memory. Who hears of the end of others here is through as well: they
   // went because all had arrived.
   try {
@@ -285,24 +299,24 @@ void World::finish() {
   } catch (const PeerLost& gone) {
     log_debug("others were gone before the last barrier ended here", {{"reason", gone.what()}});
   }
-  if (job_) job_->membership().leave();
+  if (impl_->job) impl_->job->leave();
 }
 
-World::Channel::Channel(World& world, const std::string& name)
-    : world_(world), ranks_(world.open(name)), negotiation_(*ranks_) {
-  const std::lock_guard lock(world_.mutex_);
-  world_.channels_.push_back(this);
+Channel::Channel(World& world, const std::string& name)
+    : world_(*world.impl_), ranks_(open(world_, name)), negotiation_(*ranks_) {
+  const std::lock_guard lock(world_.mutex);
+  world_.channels.push_back(this);
 }
 
-World::Channel::~Channel() {
-  const std::lock_guard lock(world_.mutex_);
-  std::erase(world_.channels_, this);
+Channel::~Channel() {
+  const std::lock_guard lock(world_.mutex);
+  std::erase(world_.channels, this);
 }
 
-std::unique_ptr<collective::Communicator> World::open(const std::string& name) {
-  std::vector<Rank> everybody(size());
+std::unique_ptr<collective::Communicator> Channel::open(World::Impl& world, const std::string& name) {
+  std::vector<Rank> everybody(world.ranks.size());
   std::iota(everybody.begin(), everybody.end(), Rank{0});
-  return ranks_.subgroup(fmt::format("{} {}", name, ++channels_opened_), everybody);
+  return world.ranks.subgroup(fmt::format("{} {}", name, ++world.channels_opened), everybody);
 }
 
 std::unique_ptr<World> init() { return std::make_unique<World>(Job::join()); }

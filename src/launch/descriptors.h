@@ -1,6 +1,7 @@
 #pragma once
 
-#include "base/deadline.h"
+#include "trireme/deadline.h"
+
 #include "base/file.h"
 
 namespace trireme::launch {

@@ -12,7 +12,8 @@
 #include <set>
 #include <thread>
 
-#include "base/deadline.h"
+#include "trireme/deadline.h"
+
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"

@@ -13,7 +13,8 @@
 #include <cstring>
 #include <string_view>
 
-#include "base/deadline.h"
+#include "trireme/deadline.h"
+
 #include "base/error.h"
 #include "base/file.h"
 #include "launch/descriptors.h"

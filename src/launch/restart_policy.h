@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "base/deadline.h"
+#include "trireme/deadline.h"
 
 namespace trireme::launch {
 

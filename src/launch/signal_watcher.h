@@ -5,7 +5,8 @@
 #include <csignal>
 #include <optional>
 
-#include "base/deadline.h"
+#include "trireme/deadline.h"
+
 #include "base/file.h"
 
 namespace trireme::launch {

@@ -8,7 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "base/deadline.h"
+#include "trireme/deadline.h"
+
 #include "base/file.h"
 #include "launch/exit.h"
 #include "launch/guard.h"

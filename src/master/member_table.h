@@ -6,7 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/deadline.h"
+#include "trireme/deadline.h"
+
 #include "master/view_policy.h"
 #include "net/service.h"
 

@@ -70,9 +70,9 @@ std::vector<Step> MetricsAggregator::clocks() const {
   return clocks_told_ ? clocks_ : std::vector<Step>(clocks_.size(), reported_step_);
 }
 
-std::vector<cluster::MetricsRow> MetricsAggregator::take_rows() { return std::exchange(rows_, {}); }
+std::vector<MetricsRow> MetricsAggregator::take_rows() { return std::exchange(rows_, {}); }
 
-cluster::MetricsRow MetricsAggregator::now(Time now) const {
+MetricsRow MetricsAggregator::now(Time now) const {
   Sums sums;
   for (const Recent& moment : recent_)
     sums.add({.samples = moment.sums.samples, .loss_sum = moment.sums.loss, .correct = moment.sums.correct});
@@ -80,15 +80,15 @@ cluster::MetricsRow MetricsAggregator::now(Time now) const {
   return row(sums, seconds(now - since), now);
 }
 
-cluster::MetricsRow MetricsAggregator::row(const Sums& sums, double over_seconds, Time now) const {
+MetricsRow MetricsAggregator::row(const Sums& sums, double over_seconds, Time now) const {
   const auto nan = std::numeric_limits<double>::quiet_NaN();
   const auto samples = static_cast<double>(sums.samples);
-  cluster::MetricsRow row{.samples = samples_,
-                          .loss = sums.samples > 0 ? sums.loss / samples : nan,
-                          .accuracy = sums.samples > 0 && sums.correct >= 0 ? sums.correct / samples : nan,
-                          .samples_per_s = over_seconds > 0 ? samples / over_seconds : 0,
-                          .lr = lr_,
-                          .seconds = seconds(now - start_)};
+  MetricsRow row{.samples = samples_,
+                 .loss = sums.samples > 0 ? sums.loss / samples : nan,
+                 .accuracy = sums.samples > 0 && sums.correct >= 0 ? sums.correct / samples : nan,
+                 .samples_per_s = over_seconds > 0 ? samples / over_seconds : 0,
+                 .lr = lr_,
+                 .seconds = seconds(now - start_)};
   const Step per_epoch = std::max<Step>(1, plan_.steps_per_epoch);
   // The last batch of an epoch may be smaller, so samples alone would make the last step of a run unreachable.
   Step slowest = ~Step{0};

@@ -3,7 +3,8 @@
 #include <deque>
 #include <vector>
 
-#include "base/deadline.h"
+#include "trireme/deadline.h"
+
 #include "cluster/protocol.h"
 
 namespace trireme::master {
@@ -31,9 +32,9 @@ class MetricsAggregator {
   void close_row(Time now);
 
   /// Rows completed since the last call.
-  std::vector<cluster::MetricsRow> take_rows();
+  std::vector<MetricsRow> take_rows();
 
-  cluster::MetricsRow now(Time now) const;
+  MetricsRow now(Time now) const;
   Step spread_max() const { return spread_max_; }
   std::vector<Step> clocks() const;
 
@@ -52,7 +53,7 @@ class MetricsAggregator {
     Sums sums;
   };
 
-  cluster::MetricsRow row(const Sums& sums, double over_seconds, Time now) const;
+  MetricsRow row(const Sums& sums, double over_seconds, Time now) const;
 
   cluster::Plan plan_;
   Time start_{};
@@ -67,7 +68,7 @@ class MetricsAggregator {
   Sums row_sums_;  // since the last row
   Time row_start_{};
   std::deque<Recent> recent_;  // the last seconds, for the present rate and loss
-  std::vector<cluster::MetricsRow> rows_;
+  std::vector<MetricsRow> rows_;
 };
 
 }  // namespace trireme::master

@@ -1,4 +1,4 @@
-#include "models/model.h"
+#include "trireme/model.h"
 
 #include <unordered_set>
 

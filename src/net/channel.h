@@ -6,7 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "base/deadline.h"
+#include "trireme/deadline.h"
+
 #include "net/frame.h"
 #include "net/shm/segment.h"
 

@@ -4,7 +4,8 @@
 #include <string>
 #include <variant>
 
-#include "base/deadline.h"
+#include "trireme/deadline.h"
+
 #include "net/address.h"
 #include "net/asio.h"
 #include "net/event_loop.h"

@@ -3,8 +3,9 @@
 #include <array>
 #include <cstdint>
 
+#include "trireme/types.h"
+
 #include "base/bytes.h"
-#include "base/units.h"
 
 namespace trireme::net {
 

@@ -3,7 +3,8 @@
 #include <memory>
 #include <string>
 
-#include "base/deadline.h"
+#include "trireme/deadline.h"
+
 #include "net/address.h"
 
 namespace trireme::net {

@@ -3,8 +3,9 @@
 #include <memory>
 #include <string>
 
+#include "trireme/deadline.h"
+
 #include "base/bytes.h"
-#include "base/deadline.h"
 #include "base/file.h"
 #include "net/connect.h"
 

@@ -4,7 +4,8 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "base/units.h"
+#include "trireme/types.h"
+
 #include "observe/append_file.h"
 
 namespace trireme::observe {

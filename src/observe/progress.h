@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/units.h"
+#include "trireme/types.h"
 
 namespace trireme::observe {
 

@@ -7,8 +7,9 @@
 #include <string_view>
 #include <vector>
 
+#include "trireme/types.h"
+
 #include "base/lanes.h"
-#include "base/units.h"
 #include "observe/append_file.h"
 
 namespace trireme::observe {

@@ -4,7 +4,8 @@
 #include <string_view>
 #include <utility>
 
-#include "base/units.h"
+#include "trireme/types.h"
+
 #include "observe/append_file.h"
 
 namespace trireme::observe {

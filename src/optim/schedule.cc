@@ -1,9 +1,9 @@
-#include "optim/schedule.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <numbers>
+
+#include "trireme/optimizer.h"
 
 #include "base/error.h"
 #include "base/suggest.h"

@@ -52,11 +52,6 @@ void validate(const Consistency& consistency, std::uint32_t workers) {
   }
 }
 
-bool round_complete(const Consistency& consistency, std::uint32_t arrived, std::uint32_t active) {
-  const std::uint32_t needed = active > consistency.backup_workers ? active - consistency.backup_workers : 1;
-  return arrived >= std::max(1u, needed);
-}
-
 bool may_go_on(const Consistency& consistency, Step clock, Step slowest) {
   return consistency.mode != Consistency::Mode::kSsp || clock <= slowest || clock - slowest <= consistency.slack;
 }

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "base/units.h"
+#include "trireme/types.h"
 
 namespace trireme::ps {
 

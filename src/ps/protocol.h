@@ -6,8 +6,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "trireme/types.h"
+
 #include "base/random.h"
-#include "base/units.h"
 #include "cluster/protocol.h"
 #include "codec/spec.h"
 #include "optim/update_config.h"

@@ -8,7 +8,8 @@
 #include <stop_token>
 #include <vector>
 
-#include "base/deadline.h"
+#include "trireme/deadline.h"
+
 #include "ps/chunk.h"
 
 namespace trireme::ps {

@@ -7,7 +7,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/deadline.h"
+#include "trireme/deadline.h"
+
 #include "base/error.h"
 #include "net/http_client.h"
 

@@ -20,7 +20,7 @@
 #include <optional>
 #include <string>
 
-#include "base/deadline.h"
+#include "trireme/deadline.h"
 
 namespace trireme::store {
 

@@ -1,10 +1,8 @@
-#include "tensor/best_checkpoint.h"
-
 #include <cmath>
 
 #include <fmt/format.h>
 
-#include "tensor/save_model.h"
+#include "trireme/checkpoint.h"
 
 namespace trireme {
 bool BestCheckpoint::offer(const torch::nn::Module& module, double metric, const std::string& name) {

@@ -1,12 +1,13 @@
-#include "tensor/save_model.h"
+#include "trireme/checkpoint.h"
 
 #include "base/error.h"
+#include "checkpoint/safetensors/safetensors.h"
 #include "tensor/torch_dtype.h"
 
 namespace trireme {
 
 void save_model(const std::filesystem::path& path, const torch::nn::Module& module,
-                const checkpoint::Metadata& metadata) {
+                const std::map<std::string, std::string>& metadata) {
   std::vector<torch::Tensor> tensors;  // keep the bytes alive
   std::vector<checkpoint::TensorView> views;
   const auto add = [&](const std::string& name, const torch::Tensor& tensor) {
@@ -20,7 +21,7 @@ void save_model(const std::filesystem::path& path, const torch::nn::Module& modu
   };
   for (const auto& item : module.named_parameters()) add(item.key(), item.value());
   for (const auto& item : module.named_buffers()) add(item.key(), item.value());
-  checkpoint::write_safetensors(path, views, metadata);
+  checkpoint::write_safetensors(path, views, checkpoint::Metadata(metadata.begin(), metadata.end()));
 }
 
 }  // namespace trireme

@@ -4,7 +4,7 @@
 
 #include <torch/torch.h>
 
-#include "base/dtype.h"
+#include "trireme/types.h"
 
 namespace trireme {
 

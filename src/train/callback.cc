@@ -1,14 +1,19 @@
-#include "train/callback.h"
-
 #include <algorithm>
 #include <cmath>
 #include <map>
 
 #include <fmt/format.h>
 
+#include "trireme/checkpoint.h"
+#include "trireme/deadline.h"
+#include "trireme/trainer.h"
+
 #include "base/file.h"
 #include "base/hash.h"
-#include "tensor/save_model.h"
+#include "cluster/protocol.h"
+#include "observe/metrics_file.h"
+#include "observe/progress.h"
+#include "observe/tensorboard.h"
 
 namespace trireme {
 namespace {
@@ -17,9 +22,9 @@ class MetricsWriter final : public Callback {
  public:
   explicit MetricsWriter(const std::filesystem::path& path) : file_(path) {}
 
-  void on_start(const Model& /*model*/, const cluster::Plan& plan) override { strategy_ = plan.strategy; }
+  void on_start(const Model& /*model*/, const RunPlan& plan) override { strategy_ = plan.strategy; }
 
-  void on_row(const cluster::MetricsRow& row, TrainControl& /*control*/) override {
+  void on_row(const MetricsRow& row, TrainControl& /*control*/) override {
     nlohmann::json line(row);
     line["kind"] = "train";
     line["strategy"] = strategy_;
@@ -39,7 +44,7 @@ class TensorBoardWriter final : public Callback {
  public:
   explicit TensorBoardWriter(const std::filesystem::path& folder) : file_(folder) {}
 
-  void on_row(const cluster::MetricsRow& row, TrainControl& /*control*/) override {
+  void on_row(const MetricsRow& row, TrainControl& /*control*/) override {
     file_.add_scalar("train/loss", row.loss, row.step);
     file_.add_scalar("train/accuracy", row.accuracy, row.step);
     file_.add_scalar("train/lr", row.lr, row.step);
@@ -73,14 +78,12 @@ class FinalSave final : public Callback {
 
 class ProgressShow final : public Callback {
  public:
-  explicit ProgressShow(observe::ProgressOptions options) : line_(std::move(options)) {}
-
-  void on_start(const Model& /*model*/, const cluster::Plan& plan) override {
+  void on_start(const Model& /*model*/, const RunPlan& plan) override {
     plan_ = plan;
     line_.print_above(fmt::format("{} steps of {} samples, strategy {}", plan.steps, plan.batch, plan.strategy));
   }
 
-  void on_row(const cluster::MetricsRow& row, TrainControl& /*control*/) override {
+  void on_row(const MetricsRow& row, TrainControl& /*control*/) override {
     const double left = static_cast<double>(plan_.steps - std::min(plan_.steps, row.step));
     line_.update({.epoch = row.epoch,
                   .epochs = plan_.steps / std::max<Step>(1, plan_.steps_per_epoch),
@@ -102,8 +105,8 @@ class ProgressShow final : public Callback {
   void on_end(const Model& /*model*/, const TrainResult& /*result*/) override { line_.finish(); }
 
  private:
-  observe::ProgressLine line_;
-  cluster::Plan plan_;
+  observe::ProgressLine line_{observe::ProgressOptions{}};
+  RunPlan plan_;
 };
 
 class EarlyStop final : public Callback {
@@ -129,9 +132,9 @@ class TimeLimit final : public Callback {
  public:
   explicit TimeLimit(std::chrono::milliseconds limit) : limit_(limit) {}
 
-  void on_start(const Model& /*model*/, const cluster::Plan& /*plan*/) override { end_.emplace(Deadline::in(limit_)); }
+  void on_start(const Model& /*model*/, const RunPlan& /*plan*/) override { end_.emplace(Deadline::in(limit_)); }
 
-  void on_row(const cluster::MetricsRow& /*row*/, TrainControl& control) override {
+  void on_row(const MetricsRow& /*row*/, TrainControl& control) override {
     if (end_->passed()) control.request_stop(fmt::format("the time limit of {:.0f} s is reached", seconds(limit_)));
   }
 
@@ -186,9 +189,7 @@ std::shared_ptr<Callback> save_final(const std::filesystem::path& model, const s
   return std::make_shared<FinalSave>(model, result);
 }
 
-std::shared_ptr<Callback> show_progress(observe::ProgressOptions options) {
-  return std::make_shared<ProgressShow>(std::move(options));
-}
+std::shared_ptr<Callback> show_progress() { return std::make_shared<ProgressShow>(); }
 
 std::shared_ptr<Callback> stop_early(std::uint32_t patience) { return std::make_shared<EarlyStop>(patience); }
 

@@ -1,6 +1,6 @@
 #include <numeric>
 
-#include "train/trainer.h"
+#include "trireme/trainer.h"
 
 namespace trireme {
 

@@ -9,7 +9,7 @@ bool is_peer_failure(const std::exception& problem) {
          dynamic_cast<const StaleView*>(&problem) != nullptr;
 }
 
-void tell_failure(Job& job, const std::exception& problem) {
+void tell_failure(JobSession& job, const std::exception& problem) {
   const bool lost_peer = is_peer_failure(problem);
   const std::string known = lost_peer ? job.wait_for_failure(Deadline::in(1s)) : job.failure();
   const bool for_all = dynamic_cast<const InvalidArgument*>(&problem) != nullptr;

@@ -3,7 +3,7 @@
 #include <exception>
 #include <string>
 
-#include "job/job.h"
+#include "job/job_session.h"
 #include "train/strategy/strategy.h"
 
 namespace trireme {
@@ -14,12 +14,12 @@ bool is_peer_failure(const std::exception& problem);
 /// Whoever fails tells the others at once, so that they do not wait for a deadline. But who only lost a peer lets the
 /// master speak first: it knows who died. Nobody is told of what a restarted process may do better: its end is noticed,
 /// and the others go on. Nor of what is wrong with a guest: they go on without it.
-void tell_failure(Job& job, const std::exception& problem);
+void tell_failure(JobSession& job, const std::exception& problem);
 
 /// While it lives, the failure of the job, or the loss of a member of the view, interrupts the strategy's waits.
 class FailureWatch {
  public:
-  FailureWatch(Job& job, Strategy& strategy) : job_(job) {
+  FailureWatch(JobSession& job, Strategy& strategy) : job_(job) {
     job_.on_failure([&strategy](const std::string& reason) { strategy.interrupt(reason); });
   }
   ~FailureWatch() { job_.on_failure(nullptr); }
@@ -27,7 +27,7 @@ class FailureWatch {
   FailureWatch& operator=(const FailureWatch&) = delete;
 
  private:
-  Job& job_;
+  JobSession& job_;
 };
 
 }  // namespace trireme

@@ -8,7 +8,7 @@
 namespace trireme {
 namespace {
 
-std::unique_ptr<Strategy> make_parameter_server(Job& job, const TrainOptions& options,
+std::unique_ptr<Strategy> make_parameter_server(JobSession& job, const TrainOptions& options,
                                                 const ps::Consistency& consistency, Step checkpoint_every) {
   return std::make_unique<ParameterServer>(job, ParameterServerOptions{.update = options.optimizer,
                                                                        .consistency = consistency,
@@ -19,7 +19,7 @@ std::unique_ptr<Strategy> make_parameter_server(Job& job, const TrainOptions& op
 
 }  // namespace
 
-std::unique_ptr<Strategy> make_strategy(Job& job, const TrainOptions& options, Step checkpoint_every) {
+std::unique_ptr<Strategy> make_strategy(JobSession& job, const TrainOptions& options, Step checkpoint_every) {
   using Kind = cluster::StrategyChoice::Kind;
   cluster::check_servers(options.strategy, static_cast<std::uint32_t>(job.view().servers.size()));
   switch (options.strategy.kind) {

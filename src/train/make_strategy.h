@@ -2,8 +2,9 @@
 
 #include <memory>
 
-#include "job/job.h"
-#include "train/options.h"
+#include "trireme/trainer.h"
+
+#include "job/job_session.h"
 #include "train/strategy/strategy.h"
 
 namespace trireme {
@@ -11,6 +12,6 @@ namespace trireme {
 /// The strategy that `options.strategy` names, for this worker of the job. `options.lanes` is known. Connects to
 /// whoever the strategy talks to: all workers call it. Checkpoints are wanted every so many steps (0 = none). Throws
 /// InvalidArgument if the job cannot carry it out (it has no servers), PeerLost, Timeout.
-std::unique_ptr<Strategy> make_strategy(Job& job, const TrainOptions& options, Step checkpoint_every);
+std::unique_ptr<Strategy> make_strategy(JobSession& job, const TrainOptions& options, Step checkpoint_every);
 
 }  // namespace trireme

@@ -8,17 +8,12 @@
 
 #include <nlohmann/json.hpp>
 
+#include "trireme/trainer.h"
+
 #include "checkpoint/writer.h"
 #include "train/strategy/strategy.h"
 
 namespace trireme {
-
-struct CheckpointOptions {
-  std::optional<Step> every;           ///< steps; nothing = once per epoch, 0 = never, not even at the end
-  std::uint32_t keep_last = 3;         ///< how many stay
-  std::uint32_t keep_best = 1;         ///< and these of the best test accuracy
-  std::uint64_t bytes_per_second = 0;  ///< at most, per process; 0 = as fast as the disk takes it
-};
 
 /// Which of the workers that write a checkpoint this is.
 struct WriterPlace {

@@ -1,6 +1,7 @@
+#include "trireme/checkpoint.h"
+#include "trireme/trainer.h"
+
 #include "base/log.h"
-#include "tensor/best_checkpoint.h"
-#include "train/callback.h"
 
 namespace trireme {
 namespace {
@@ -10,7 +11,7 @@ class SaveBest final : public Callback {
   SaveBest(const std::filesystem::path& path, BestBy by)
       : best_(path, by == BestBy::kLoss ? BestCheckpoint::Best::kLowest : BestCheckpoint::Best::kHighest), by_(by) {}
 
-  void on_start(const Model& model, const cluster::Plan& /*plan*/) override { module_ = model.module; }
+  void on_start(const Model& model, const RunPlan& /*plan*/) override { module_ = model.module; }
 
   void on_evaluation(Step step, const Evaluation& evaluation, TrainControl& /*control*/) override {
     const bool by_loss = by_ == BestBy::kLoss;

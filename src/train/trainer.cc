@@ -1,22 +1,28 @@
-#include "train/trainer.h"
+#include "trireme/trainer.h"
 
 #include <unistd.h>
 
 #include <algorithm>
 #include <thread>
 
+#include "trireme/optimizer.h"
+
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/threads.h"
+#include "job/job_session.h"
 #include "job/termination.h"
+#include "observe/metrics_file.h"
 #include "observe/step_trace.h"
 #include "observe/timeline.h"
-#include "optim/schedule.h"
+#include "optim/update_config.h"
+#include "ps/consistency.h"
 #include "tensor/torch_checkpoint.h"
 #include "train/compute/lane_computer.h"
 #include "train/failure_watch.h"
 #include "train/make_strategy.h"
+#include "train/run_checkpoints.h"
 
 namespace trireme {
 
@@ -353,7 +359,7 @@ class Trainer::Run final : public TrainControl {
   }
 
   void deliver_rows() {
-    for (const cluster::MetricsRow& row : job_.take_rows()) {
+    for (const MetricsRow& row : job_.take_rows()) {
       for (const auto& callback : callbacks_) callback->on_row(row, *this);
     }
   }
@@ -426,10 +432,15 @@ class Trainer::Run final : public TrainControl {
     }
     callbacks_.push_back(save_final(job_.folder()->model(), job_.folder()->result()));
     if (job_.alone()) callbacks_.push_back(show_progress());
-    for (const auto& callback : callbacks_) callback->on_start(model_, plan_);
+    const RunPlan plan{.steps = plan_.steps,
+                       .steps_per_epoch = plan_.steps_per_epoch,
+                       .batch = plan_.batch,
+                       .lanes = plan_.lanes,
+                       .strategy = plan_.strategy};
+    for (const auto& callback : callbacks_) callback->on_start(model_, plan);
   }
 
-  Job& job_;
+  JobSession& job_;
   const Model& model_;
   const TrainOptions& options_;
   std::shared_ptr<const data::Dataset> test_;
@@ -460,8 +471,8 @@ class Trainer::Run final : public TrainControl {
 };
 
 Trainer::Trainer(Job& job, Model model, TrainOptions options)
-    : job_(job), model_(std::move(model)), options_(std::move(options)) {
-  const cluster::JobEnvironment& place = job.place();  // lanes stay, whoever comes and goes
+    : job_(job.session()), model_(std::move(model)), options_(std::move(options)) {
+  const cluster::JobEnvironment& place = job_.place();  // lanes stay, whoever comes and goes
   const std::uint32_t workers = place.initial_workers > 0 ? place.initial_workers : place.workers;
   if (options_.lanes == 0) options_.lanes = workers;
   if (options_.lanes < workers) {

@@ -1,4 +1,4 @@
-#include "base/deadline.h"
+#include "trireme/deadline.h"
 
 #include <gtest/gtest.h>
 

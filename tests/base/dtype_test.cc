@@ -1,8 +1,8 @@
-#include "base/dtype.h"
-
 #include <array>
 
 #include <gtest/gtest.h>
+
+#include "trireme/types.h"
 
 namespace trireme {
 namespace {

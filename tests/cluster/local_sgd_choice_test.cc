@@ -1,6 +1,6 @@
-#include "cluster/local_sgd_choice.h"
-
 #include <gtest/gtest.h>
+
+#include "trireme/strategy.h"
 
 #include "base/error.h"
 #include "tests/support/expect_fails.h"

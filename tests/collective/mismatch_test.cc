@@ -1,5 +1,6 @@
 // Ranks that ask for different things all hear of it, and go on together.
 #include "base/error.h"
+#include "base/lanes.h"
 #include "tests/collective/testing.h"
 #include "tests/support/expect_fails.h"
 

@@ -1,4 +1,4 @@
-#include "data/csv.h"
+#include "trireme/dataset.h"
 
 #include "base/error.h"
 #include "support.h"

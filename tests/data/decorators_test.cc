@@ -1,9 +1,7 @@
+#include "trireme/dataset.h"
+
 #include "base/error.h"
-#include "data/columns.h"
-#include "data/memory_dataset.h"
-#include "data/normalized.h"
 #include "data/sharding.h"
-#include "data/subset.h"
 #include "support.h"
 
 namespace trireme::data {

@@ -1,6 +1,6 @@
-#include "data/fashion_mnist.h"
-
 #include <cmath>
+
+#include "trireme/dataset.h"
 
 #include "base/error.h"
 #include "support.h"
@@ -11,7 +11,7 @@ namespace {
 // The set itself is part of the build's requirements (dataset-fashion-mnist): without it these tests fail.
 
 TEST(FashionMnistData, HasItsKnownContent) {
-  const FashionMnist sets = load_fashion_mnist();
+  const Split sets = load_fashion_mnist();
   EXPECT_EQ(sets.train->size(), 60000u);
   EXPECT_EQ(sets.test->size(), 10000u);
   for (const auto& part : {sets.train, sets.test}) {
@@ -27,7 +27,7 @@ TEST(FashionMnistData, HasItsKnownContent) {
 }
 
 TEST(FashionMnistData, IsNormalisedByItsOwnStatistics) {
-  const FashionMnist sets = load_fashion_mnist();
+  const Split sets = load_fashion_mnist();
   const Batch all = read_all(*sets.train);
   double sum = 0;
   double squares = 0;
@@ -55,7 +55,7 @@ TEST(FashionMnistData, TakesFilesWithAndWithoutEnding) {
   folder.write("t10k-images-idx3-ubyte.gz", gzipped(images));
   EXPECT_FAILS(load_fashion_mnist(folder.path()), IoError, "t10k-labels-idx1-ubyte", "dataset-fashion-mnist");
   folder.write("t10k-labels-idx1-ubyte", labels);
-  const FashionMnist sets = load_fashion_mnist(folder.path());
+  const Split sets = load_fashion_mnist(folder.path());
   EXPECT_EQ(read_all(*sets.test).labels, (std::vector<std::int64_t>{5}));
 }
 

@@ -1,8 +1,8 @@
-#include "data/idx.h"
-
 #include <sys/resource.h>
 
 #include <initializer_list>
+
+#include "trireme/dataset.h"
 
 #include "base/error.h"
 #include "support.h"

@@ -1,10 +1,9 @@
 #include "data/mirrors.h"
 
+#include "trireme/dataset.h"
+
 #include "base/file.h"
 #include "base/log.h"
-#include "data/csv.h"
-#include "data/fashion_mnist.h"
-#include "data/idx.h"
 #include "support.h"
 
 namespace trireme::data {
@@ -42,7 +41,7 @@ class MirrorsTest : public ::testing::Test {
   void falls_over(const std::string& labels, const std::string& reason) const {
     folder_.write("a/labels", labels);
     EXPECT_EQ(load(), (Labels{3, 5}));
-    EXPECT_THAT(log_text(), AllOf(HasSubstr("trying the next one"), HasSubstr("replica=" + path("a/labels")),
+    EXPECT_THAT(log_text(), AllOf(HasSubstr("trying the next one"), HasSubstr("mirror=" + path("a/labels")),
                                   HasSubstr(reason), HasSubstr("next=" + path("b/labels"))));
   }
 
@@ -64,7 +63,7 @@ TEST_F(MirrorsTest, PlacesAreTriedInTheOrderGiven) {
     tried.push_back(place);
     return place == "c" ? 7 : throw IoError("no " + place.string());
   };
-  EXPECT_EQ(Mirrors::parse("b,a,c,d").read_any(read), 7);
+  EXPECT_EQ(read_any(Mirrors::parse("b,a,c,d"), read), 7);
   EXPECT_EQ(tried, (std::vector<std::string>{"b", "a", "c"}));
 }
 
@@ -121,10 +120,10 @@ TEST_F(MirrorsTest, ImagesThatAreNotAsManyAsTheLabels) {
 TEST_F(MirrorsTest, AllBadTellsTheReasonOfEach) {
   folder_.write("a/labels", "something else");
   std::filesystem::remove(folder_ / "b/labels");
-  EXPECT_FAILS(load(), Corrupt, "none of 2 replicas", "(1) " + path("a/labels"), "not an IDX file", "(2) cannot open",
+  EXPECT_FAILS(load(), Corrupt, "none of 2 mirrors", "(1) " + path("a/labels"), "not an IDX file", "(2) cannot open",
                path("b/labels"), "No such file");
   std::filesystem::remove(folder_ / "a/labels");
-  EXPECT_FAILS(load(), IoError, "none of 2 replicas", "(1) cannot open " + path("a/labels"), "(2) cannot open");
+  EXPECT_FAILS(load(), IoError, "none of 2 mirrors", "(1) cannot open " + path("a/labels"), "(2) cannot open");
 }
 
 TEST_F(MirrorsTest, ASinglePlaceFailsInItsOwnWords) {
@@ -138,7 +137,7 @@ TEST_F(MirrorsTest, WhatIsNotThePlacesFaultComesOutAtOnce) {
     ++calls;
     throw InvalidArgument("no such column");
   };
-  EXPECT_FAILS(Mirrors::parse("a,b").read_any(read), InvalidArgument, "no such column");
+  EXPECT_FAILS(read_any(Mirrors::parse("a,b"), read), InvalidArgument, "no such column");
   EXPECT_EQ(calls, 1);
 }
 

@@ -6,10 +6,10 @@
 #include <latch>
 #include <set>
 
+#include "trireme/dataset.h"
+#include "trireme/sampler.h"
+
 #include "base/error.h"
-#include "data/memory_dataset.h"
-#include "data/sampler.h"
-#include "data/synthetic.h"
 #include "support.h"
 
 namespace trireme::data {

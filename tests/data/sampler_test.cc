@@ -1,4 +1,4 @@
-#include "data/sampler.h"
+#include "trireme/sampler.h"
 
 #include <algorithm>
 #include <limits>

@@ -11,7 +11,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "data/dataset.h"
+#include "trireme/dataset.h"
+
 #include "tests/support/expect_fails.h"
 #include "tests/support/temp_folder.h"
 

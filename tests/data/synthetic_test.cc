@@ -1,8 +1,8 @@
-#include "data/synthetic.h"
-
 #include <algorithm>
 #include <cmath>
 #include <thread>
+
+#include "trireme/dataset.h"
 
 #include "base/error.h"
 #include "support.h"

@@ -1,9 +1,8 @@
-#include "dist/distributed_optimizer.h"
-
 #include <gtest/gtest.h>
 
+#include "trireme/dist.h"
+
 #include "base/error.h"
-#include "dist/broadcast_state.h"
 #include "tests/dist/worlds.h"
 #include "tests/support/expect_fails.h"
 

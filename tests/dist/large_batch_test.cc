@@ -1,11 +1,11 @@
-#include "dist/large_batch.h"
-
 #include <gtest/gtest.h>
+
+#include "trireme/dist.h"
 
 #include "base/error.h"
 #include "tests/support/expect_fails.h"
 
-namespace trireme {
+namespace trireme::dist {
 namespace {
 
 TEST(ScaleBySize, RisesFromOneToTheNumberOfWorkersAndStaysThere) {
@@ -47,4 +47,4 @@ TEST(SetLearningRate, ReachesEveryGroup) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::dist

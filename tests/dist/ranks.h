@@ -7,9 +7,11 @@
 #include <thread>
 #include <vector>
 
+#include "trireme/trainer.h"
+
+#include "job/job_session.h"
 #include "master/master.h"
 #include "tests/support/temp_folder.h"
-#include "train/trainer.h"
 
 namespace trireme {
 
@@ -32,13 +34,14 @@ inline void run_ranks(const RanksOptions& options, const std::function<void(Job&
     for (Rank rank = 0; rank < options.workers; ++rank) {
       threads.emplace_back([&, rank] {
         try {
-          const auto job = Job::join(cluster::JobEnvironment{.rank = rank,
-                                                             .workers = options.workers,
-                                                             .servers = 0,
-                                                             .master = master.address(),
-                                                             .secret = secret,
-                                                             .transport = options.transport,
-                                                             .run_folder = folder.path().string()});
+          const auto job = std::make_unique<Job>(
+              std::make_unique<JobSession>(cluster::JobEnvironment{.rank = rank,
+                                                                   .workers = options.workers,
+                                                                   .servers = 0,
+                                                                   .master = master.address(),
+                                                                   .secret = secret,
+                                                                   .transport = options.transport,
+                                                                   .run_folder = folder.path().string()}));
           body(*job);
         } catch (...) {
           problems[rank] = std::current_exception();

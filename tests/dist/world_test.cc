@@ -283,7 +283,7 @@ TEST(World, AloneItIsItsOwnMean) {
   const TempFolder folder;
   std::filesystem::current_path(folder.path());
   {
-    World world(Job::join(std::nullopt));
+    World world(std::make_unique<Job>(std::make_unique<JobSession>(std::nullopt)));
     EXPECT_EQ(world.size(), 1u);
     EXPECT_EQ(world.all_reduce(torch::full({3}, 7.0f))[2].item<float>(), 7);
     EXPECT_EQ(world.all_gather(torch::ones({2})).numel(), 2);

@@ -11,7 +11,8 @@
 
 #include <gtest/gtest.h>
 
-#include "base/deadline.h"
+#include "trireme/deadline.h"
+
 #include "launch/process.h"
 
 namespace trireme::launch {

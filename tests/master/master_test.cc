@@ -29,7 +29,7 @@ class Inbox {
     return {.on_abort = [this](const std::string& reason) { tell([&] { abort_ = reason; }); },
             .on_stop = [this] { tell([&] { ++stops_; }); },
             .on_over = [this] { tell([&] { over_ = true; }); },
-            .on_row = [this](const cluster::MetricsRow& row) { tell([&] { rows_.push_back(row); }); },
+            .on_row = [this](const MetricsRow& row) { tell([&] { rows_.push_back(row); }); },
             .clocks = [this] { return std::lock_guard(mutex_), clocks_; }};
   }
 
@@ -46,7 +46,7 @@ class Inbox {
   bool wait_over() {
     return wait([&] { return over_; }), over_;
   }
-  std::vector<cluster::MetricsRow> wait_rows(std::size_t count) {
+  std::vector<MetricsRow> wait_rows(std::size_t count) {
     return wait([&] { return rows_.size() >= count; }), rows_;
   }
 
@@ -68,7 +68,7 @@ class Inbox {
   std::string abort_;
   int stops_ = 0;
   bool over_ = false;
-  std::vector<cluster::MetricsRow> rows_;
+  std::vector<MetricsRow> rows_;
   cluster::ClockReport clocks_;
 };
 

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/deadline.h"
+#include "trireme/deadline.h"
 
 namespace trireme::master {
 namespace {

@@ -1,6 +1,6 @@
-#include "optim/schedule.h"
-
 #include <gtest/gtest.h>
+
+#include "trireme/optimizer.h"
 
 #include "base/error.h"
 #include "tests/support/expect_fails.h"

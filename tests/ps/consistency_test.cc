@@ -33,16 +33,6 @@ TEST(Consistency, RefusesWhatCannotWork) {
   EXPECT_NO_THROW(validate({.mode = Mode::kSsp, .slack = 4, .damp_stale = true}, 1));
 }
 
-TEST(Consistency, ARoundWaitsForAllButTheBackups) {
-  EXPECT_FALSE(round_complete({}, 2, 3));
-  EXPECT_TRUE(round_complete({}, 3, 3));
-  EXPECT_TRUE(round_complete({.backup_workers = 1}, 2, 3));
-  EXPECT_FALSE(round_complete({.backup_workers = 1}, 1, 3));
-  EXPECT_TRUE(round_complete({.backup_workers = 1}, 1, 1));  // the others left
-  EXPECT_FALSE(round_complete({.backup_workers = 1}, 0, 1));
-  EXPECT_FALSE(round_complete({}, 0, 0));
-}
-
 TEST(Consistency, TheLeadIsBoundedInSspOnly) {
   const Consistency ssp{.mode = Mode::kSsp, .slack = 2};
   EXPECT_TRUE(may_go_on(ssp, 5, 3));

@@ -11,7 +11,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/deadline.h"
+#include "trireme/deadline.h"
+
 #include "tests/support/temp_folder.h"
 
 namespace trireme::system_test {

@@ -5,9 +5,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "trireme/types.h"
+
 #include "base/file.h"
 #include "base/random.h"
-#include "base/units.h"
 #include "cli/train_flags.h"
 #include "net/address.h"
 #include "observe/run_folder.h"

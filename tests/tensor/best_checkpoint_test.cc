@@ -1,8 +1,8 @@
-#include "tensor/best_checkpoint.h"
-
 #include <cmath>
 
 #include <gtest/gtest.h>
+
+#include "trireme/checkpoint.h"
 
 #include "base/error.h"
 #include "checkpoint/safetensors/safetensors.h"

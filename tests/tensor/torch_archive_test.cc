@@ -124,7 +124,7 @@ TEST_F(TorchArchiveTest, TheTrainersCheckpointTellsOfModulesWithoutTensors) {
   const torch::nn::Sequential trained = make();
   Trainer(*job, trained, {.batch = 20, .steps = 3, .strategy = cluster::parse_strategy("allreduce")})
       .fit(make_points(100));
-  const auto newest = checkpoint::latest_complete(job->folder()->checkpoints());
+  const auto newest = checkpoint::latest_complete(*job->folder() / "checkpoints");
   ASSERT_TRUE(newest);
   export_torch_archive(Checkpoint::open(*newest), file_);
   torch::nn::Sequential fresh = make();

@@ -4,10 +4,12 @@
 #include <memory>
 #include <vector>
 
-#include "data/memory_dataset.h"
-#include "data/sampler.h"
+#include "trireme/dataset.h"
+#include "trireme/sampler.h"
+#include "trireme/trainer.h"
+
+#include "job/job_session.h"
 #include "tests/support/temp_folder.h"
-#include "train/trainer.h"
 
 namespace trireme {
 
@@ -16,7 +18,7 @@ class AloneJob {
  public:
   AloneJob() {
     std::filesystem::current_path(folder_.path());
-    job_ = Job::join(std::nullopt);
+    job_ = std::make_unique<Job>(std::make_unique<JobSession>(std::nullopt));
   }
   ~AloneJob() {
     job_.reset();

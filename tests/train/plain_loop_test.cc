@@ -4,7 +4,8 @@
 
 #include <gtest/gtest.h>
 
-#include "data/fashion_mnist.h"
+#include "trireme/dataset.h"
+
 #include "models/lenet.h"
 #include "tests/dist/ranks.h"
 #include "tests/train/alone.h"

@@ -1,4 +1,4 @@
-#include "train/trainer.h"
+#include "trireme/trainer.h"
 
 #include <chrono>
 
@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 /// Counts what it is told.
 class Witness final : public Callback {
  public:
-  void on_start(const Model& /*model*/, const cluster::Plan& plan) override { planned = plan.steps; }
+  void on_start(const Model& /*model*/, const RunPlan& plan) override { planned = plan.steps; }
   void on_evaluation(Step step, const Evaluation& /*evaluation*/, TrainControl& /*control*/) override {
     evaluated_at.push_back(step);
   }
@@ -42,10 +42,10 @@ TEST(Trainer, LearnsAndLeavesItsFiles) {
   EXPECT_EQ(witness->evaluated_at, (std::vector<Step>{6, 12, 18}));
   EXPECT_EQ(witness->ends, 1);
 
-  const checkpoint::SafetensorsFile file(job->folder()->model());
+  const checkpoint::SafetensorsFile file(*job->folder() / "model.safetensors");
   EXPECT_EQ(file.metadata().at("sha256"), result.parameters_sha256);
   EXPECT_EQ(file.at("weight").shape, (std::vector<std::int64_t>{2, 2}));
-  EXPECT_EQ(nlohmann::json::parse(read_file(job->folder()->result())).at("parameters_sha256"),
+  EXPECT_EQ(nlohmann::json::parse(read_file(*job->folder() / "result.json")).at("parameters_sha256"),
             result.parameters_sha256);
 }
 

@@ -7,8 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "trireme/types.h"
+
 #include "base/bytes.h"
-#include "base/dtype.h"
 
 namespace trireme::checkpoint {
 

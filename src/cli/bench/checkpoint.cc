@@ -11,7 +11,8 @@
 #include <memory>
 #include <vector>
 
-#include "base/deadline.h"
+#include "trireme/deadline.h"
+
 #include "base/error.h"
 #include "base/file.h"
 #include "base/random.h"

@@ -11,7 +11,8 @@
 #include <csignal>
 #include <cstdio>
 
-#include "base/deadline.h"
+#include "trireme/deadline.h"
+
 #include "base/error.h"
 
 namespace trireme::cli {

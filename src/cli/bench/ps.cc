@@ -15,7 +15,8 @@
 #include <numeric>
 #include <vector>
 
-#include "base/deadline.h"
+#include "trireme/deadline.h"
+
 #include "base/error.h"
 #include "base/file.h"
 #include "base/random.h"

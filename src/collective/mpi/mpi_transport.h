@@ -9,9 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "trireme/deadline.h"
+#include "trireme/types.h"
+
 #include "base/bytes.h"
-#include "base/deadline.h"
-#include "base/units.h"
 #include "collective/native/mesh.h"
 
 namespace trireme::collective {

@@ -102,6 +102,7 @@ class Endpoint::Impl {
                   {.name = "collective endpoint",
                    .host = options_.host,
                    .advertise = options_.advertise,
+                   .port = options_.port,
                    .secret = options_.secret,
                    .allow_plain = options_.allow_plain,
                    .max_unproven = 256},

@@ -4,8 +4,9 @@
 #include <optional>
 #include <string>
 
-#include "base/deadline.h"
-#include "base/units.h"
+#include "trireme/deadline.h"
+#include "trireme/types.h"
+
 #include "net/address.h"
 #include "net/connect.h"
 #include "net/event_loop.h"
@@ -14,6 +15,7 @@ namespace trireme::collective {
 
 struct EndpointOptions {
   std::string host = "127.0.0.1";  ///< where to listen
+  std::uint16_t port = 0;          ///< 0 = any free one
   std::string advertise;           ///< the host that peers are told; empty = `host`
   std::string secret;              ///< of the job
   bool allow_plain = false;        ///< accept unencrypted connections from other hosts

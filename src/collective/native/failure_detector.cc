@@ -8,7 +8,8 @@
 #include <optional>
 #include <thread>
 
-#include "base/deadline.h"
+#include "trireme/deadline.h"
+
 #include "base/error.h"
 
 namespace trireme::collective {

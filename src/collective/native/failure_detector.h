@@ -4,7 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "base/units.h"
+#include "trireme/types.h"
+
 #include "net/connect.h"
 
 namespace trireme::collective {

@@ -1,5 +1,6 @@
 #include "collective/choice.h"
 #include "collective/rank_group.h"
+#include "collective/reduction.h"
 
 namespace trireme::collective {
 

@@ -6,7 +6,8 @@
 #include <memory>
 #include <vector>
 
-#include "base/deadline.h"
+#include "trireme/deadline.h"
+
 #include "collective/call_signature.h"
 #include "collective/native/byte_pipe.h"
 #include "net/shm/segment.h"

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "collective/engine_support.h"
+#include "collective/reduction.h"
 
 namespace trireme::collective {
 namespace {

@@ -13,6 +13,7 @@
 #include "collective/nccl/nccl_messages.h"
 #include "collective/nccl/nccl_stream.h"
 #include "collective/rank_group.h"
+#include "collective/reduction.h"
 
 namespace trireme::collective {
 namespace {

@@ -2,7 +2,8 @@
 
 #include <memory>
 
-#include "base/deadline.h"
+#include "trireme/deadline.h"
+
 #include "collective/communicator.h"
 
 namespace trireme::collective {

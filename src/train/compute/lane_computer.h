@@ -3,11 +3,12 @@
 #include <optional>
 #include <vector>
 
+#include "trireme/trainer.h"
+
 #include "train/compute/buffers.h"
 #include "train/compute/gradient_hooks.h"
 #include "train/compute/summation_schedule.h"
 #include "train/compute/work_stream.h"
-#include "train/options.h"
 #include "train/strategy/strategy.h"
 
 namespace trireme {

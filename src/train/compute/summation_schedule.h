@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "base/units.h"
+#include "trireme/types.h"
 
 namespace trireme {
 

@@ -6,10 +6,11 @@
 #include <optional>
 #include <vector>
 
+#include "trireme/sampler.h"
+
 #include "base/lanes.h"
 #include "cluster/membership.h"
 #include "data/prefetch.h"
-#include "data/sampler.h"
 
 namespace trireme {
 

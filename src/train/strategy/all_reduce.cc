@@ -16,7 +16,7 @@ std::size_t whole_lines(std::size_t floats) { return (floats + kLineFloats - 1) 
 
 }  // namespace
 
-AllReduce::AllReduce(Job& job, AllReduceOptions options)
+AllReduce::AllReduce(JobSession& job, AllReduceOptions options)
     : job_(job), options_(std::move(options)), learners_(job.endpoint(), job.place().bits_per_second) {}
 
 void AllReduce::attach(const Model& model) {

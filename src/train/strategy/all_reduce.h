@@ -10,7 +10,7 @@
 #include "collective/communicator.h"
 #include "collective/compressed_reduce.h"
 #include "collective/pending_operation.h"
-#include "job/job.h"
+#include "job/job_session.h"
 #include "train/compute/buckets.h"
 #include "train/strategy/buffer_sync.h"
 #include "train/strategy/catch_up_client.h"
@@ -42,7 +42,7 @@ struct AllReduceOptions {
 class AllReduce final : public Strategy {
  public:
   /// `job` outlives this object.
-  AllReduce(Job& job, AllReduceOptions options);
+  AllReduce(JobSession& job, AllReduceOptions options);
 
   void attach(const Model& model) override;
   void catch_up() override;
@@ -75,7 +75,7 @@ class AllReduce final : public Strategy {
   void allocate_buckets();
   Message read_message() const;
 
-  Job& job_;
+  JobSession& job_;
   AllReduceOptions options_;
   collective::Communicator* ranks_ = nullptr;  // the job's, from the first meeting on
   collective::ReduceOptions reduce_;

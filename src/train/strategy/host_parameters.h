@@ -3,7 +3,8 @@
 #include <span>
 #include <vector>
 
-#include "models/model.h"
+#include "trireme/model.h"
+
 #include "optim/update_rule.h"
 
 namespace trireme {

@@ -5,7 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "cluster/local_sgd_choice.h"
+#include "trireme/strategy.h"
+
 #include "collective/communicator.h"
 #include "train/compute/buffers.h"
 #include "train/strategy/host_parameters.h"

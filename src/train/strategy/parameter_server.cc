@@ -15,7 +15,7 @@ constexpr auto kRestoreTime = 600s;  // the chief reads a checkpoint; the master
 
 }  // namespace
 
-ParameterServer::ParameterServer(Job& job, ParameterServerOptions options) : job_(job), options_(options) {}
+ParameterServer::ParameterServer(JobSession& job, ParameterServerOptions options) : job_(job), options_(options) {}
 
 ParameterServer::~ParameterServer() {
   if (!adopted_) return;

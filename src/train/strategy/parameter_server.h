@@ -4,7 +4,7 @@
 #include <mutex>
 #include <vector>
 
-#include "job/job.h"
+#include "job/job_session.h"
 #include "ps/client.h"
 #include "train/compute/buckets.h"
 #include "train/strategy/strategy.h"
@@ -31,7 +31,7 @@ struct ParameterServerOptions {
 /// Checkpoints: each server writes what it holds, if all of them know where to; else the chief fetches it all.
 class ParameterServer final : public Strategy {
  public:
-  ParameterServer(Job& job, ParameterServerOptions options);
+  ParameterServer(JobSession& job, ParameterServerOptions options);
 
   /// Gives the module parameters of its own again, with their last values.
   ~ParameterServer() override;
@@ -63,7 +63,7 @@ class ParameterServer final : public Strategy {
   void take_parameters();
   torch::Tensor host_view(std::size_t i);
 
-  Job& job_;
+  JobSession& job_;
   ParameterServerOptions options_;
   Model model_;
   std::vector<NamedParameter> parameters_;  // the module's

@@ -6,8 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "trireme/model.h"
+#include "trireme/trainer.h"
+
 #include "base/lanes.h"
-#include "models/model.h"
 
 namespace trireme {
 
@@ -60,13 +62,6 @@ struct SaveRequest {
 /// Fills `state` from the newest checkpoint and returns where that was made; nothing if there is none. Where
 /// `initial`, `state` holds the values that training begins with, if nothing is restored.
 using Restore = std::function<std::optional<Position>(const std::vector<NamedParameter>& state, bool initial)>;
-
-/// What a strategy has moved on behalf of one worker.
-struct Communication {
-  std::uint64_t wire_bytes = 0;   ///< sent over the network, or read from other processes' memory
-  std::uint64_t plain_bytes = 0;  ///< about what it would have been with all gradients, as floats, in each step
-  double encode_seconds = 0;      ///< spent to make gradients smaller
-};
 
 /// How gradients become one update of the parameters: parameter servers, all-reduce, …
 ///

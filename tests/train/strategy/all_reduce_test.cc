@@ -71,7 +71,8 @@ TEST(AllReduce, ABucketForEachParameterIsTheSameAsOneForAll) {
     const std::vector<Model> models{make_linear(), make_linear()};  // here: threads share the random generator
     run_ranks({2}, [&](Job& job) {
       const Model& model = models[job.rank()];
-      AllReduce strategy(job, {.update = {.rule = optim::Rule::kSgd}, .lanes = 2, .bucket_bytes = bucket_bytes});
+      AllReduce strategy(job.session(),
+                         {.update = {.rule = optim::Rule::kSgd}, .lanes = 2, .bucket_bytes = bucket_bytes});
       strategy.attach(model);
       strategy.sync_state({});
       for (Step step = 0; step < 3; ++step) {
@@ -87,7 +88,7 @@ TEST(AllReduce, ABucketForEachParameterIsTheSameAsOneForAll) {
         EXPECT_FALSE(commit.stop);
       }
       strategy.leave();
-      job.membership().leave();
+      job.session().membership().leave();
     });
     return hash_parameters(*models[0].module);
   };
@@ -105,14 +106,14 @@ TEST(AllReduce, EverybodyStartsFromTheChiefsModel) {
       for (torch::Tensor& tensor : frozen->parameters()) tensor.fill_(3.0 + job.rank()).set_requires_grad(false);
     }
     const Model model = torch::nn::Sequential(norm, frozen);
-    AllReduce strategy(job, {.lanes = 3});
+    AllReduce strategy(job.session(), {.lanes = 3});
     strategy.attach(model);
     strategy.sync_state({});
     for (const torch::Tensor& tensor : norm->parameters()) EXPECT_EQ(tensor.mean().item<float>(), 1);
     for (const torch::Tensor& tensor : norm->buffers()) EXPECT_EQ(tensor.to(torch::kFloat32).mean().item<float>(), 2);
     for (const torch::Tensor& tensor : frozen->parameters()) EXPECT_EQ(tensor.mean().item<float>(), 3);
     strategy.leave();
-    job.membership().leave();
+    job.session().membership().leave();
   });
 }
 
@@ -147,7 +148,7 @@ TEST(AllReduce, ParametersThatTakeNoPartAreNoObstacle) {
 TEST(AllReduce, WhoeverAsksToStopStopsAllAfterTheSameStep) {
   for (const Rank asks : {0u, 1u}) {
     run_ranks({2}, [&](Job& job) {
-      AllReduce strategy(job, {.lanes = 2});
+      AllReduce strategy(job.session(), {.lanes = 2});
       strategy.attach(make_linear());
       strategy.sync_state({});
       for (Step step = 0; step < 4; ++step) {
@@ -156,7 +157,7 @@ TEST(AllReduce, WhoeverAsksToStopStopsAllAfterTheSameStep) {
         EXPECT_EQ(strategy.finish().stop, step == 2);
       }
       strategy.leave();
-      job.membership().leave();
+      job.session().membership().leave();
     });
   }
 }
@@ -164,7 +165,7 @@ TEST(AllReduce, WhoeverAsksToStopStopsAllAfterTheSameStep) {
 TEST(AllReduce, AStepOfNobodyChangesNothing) {
   run_ranks({2}, [&](Job& job) {
     const Model model = make_linear();
-    AllReduce strategy(job, {.update = {.rule = optim::Rule::kAdam}, .lanes = 2});
+    AllReduce strategy(job.session(), {.update = {.rule = optim::Rule::kAdam}, .lanes = 2});
     strategy.attach(model);
     strategy.sync_state({});
     const std::string before = hash_parameters(*model.module);
@@ -173,7 +174,7 @@ TEST(AllReduce, AStepOfNobodyChangesNothing) {
     EXPECT_EQ(strategy.finish().version, 1u);
     EXPECT_EQ(hash_parameters(*model.module), before);
     strategy.leave();
-    job.membership().leave();
+    job.session().membership().leave();
   });
 }
 
@@ -237,7 +238,7 @@ TEST(AllReduce, WhatIsWrongForAllEndsTheOthersWithItsReason) {
 TEST(AllReduce, AStepThatIsGivenUpLeavesNothingBehind) {
   run_ranks({2}, [&](Job& job) {
     const auto given_up = [&] {
-      AllReduce strategy(job, {.lanes = 2, .bucket_bytes = 1});
+      AllReduce strategy(job.session(), {.lanes = 2, .bucket_bytes = 1});
       strategy.attach(make_linear());
       strategy.sync_state({});
       strategy.begin({.step = 0, .samples = 1, .lr = 0.1});
@@ -248,10 +249,10 @@ TEST(AllReduce, AStepThatIsGivenUpLeavesNothingBehind) {
     };
     if (job.rank() == 0) {
       EXPECT_FAILS(given_up(), std::runtime_error, "given up");
-      job.membership().leave();
+      job.session().membership().leave();
     } else {
       EXPECT_THROW(given_up(), PeerLost);
-      job.membership().leave();
+      job.session().membership().leave();
     }
   });
 }

@@ -5,8 +5,9 @@
 
 #include <gtest/gtest.h>
 
+#include "trireme/model.h"
+
 #include "cluster/protocol.h"
-#include "models/model.h"
 #include "ps/layout.h"
 
 namespace trireme {

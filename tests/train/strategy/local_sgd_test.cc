@@ -88,12 +88,12 @@ TEST(LocalSgd, MeetingAtEveryStepIsPlainAveraging) {
       strategy->refresh();
       const auto* values = toy->weight.data_ptr<float>();
       out[job.rank()].assign(values, values + kWeights);
-      job.membership().leave();
+      job.session().membership().leave();
     });
   };
   train([](Job& job) { return std::make_unique<LocalSgd>(job.ranks(), LocalSgdOptions{.choice = {.steps = 1}}); },
         &results[0]);
-  train([](Job& job) { return std::make_unique<AllReduce>(job, AllReduceOptions{.lanes = 2}); }, &results[2]);
+  train([](Job& job) { return std::make_unique<AllReduce>(job.session(), AllReduceOptions{.lanes = 2}); }, &results[2]);
   EXPECT_EQ(results[0], results[1]);
   for (std::size_t k = 0; k < kWeights; ++k) EXPECT_NEAR(results[0][k], results[2][k], 1e-6);
 }

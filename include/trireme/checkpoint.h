@@ -1,12 +1,22 @@
 #pragma once
 
+// Models in files that other programs read. The state of a whole run is saved and restored by Trainer itself
+// (CheckpointOptions in trainer.h); `trireme ckpt` looks at such checkpoints and converts them.
+
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include <torch/torch.h>
 
 namespace trireme {
+
+/// Writes all parameters and buffers of `module` as safetensors, with `metadata`; a reader sees the old file or the new
+/// one. Throws InvalidArgument for types that such files do not know, IoError.
+void save_model(const std::filesystem::path& path, const torch::nn::Module& module,
+                const std::map<std::string, std::string>& metadata = {});
 
 /// Keeps the model with the best metric so far, as safetensors: for loops of your own. One rank uses it.
 class BestCheckpoint {

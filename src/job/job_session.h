@@ -15,21 +15,13 @@
 
 namespace trireme {
 
-/// This process as a worker of a job.
-///
-///   auto job = trireme::Job::join();
-///
-/// Under `trireme run` (or TF_CONFIG) it joins the job it was started for. Started by hand, it is a job of its own: one
-/// worker, with master and server as threads of this process, so the same program runs everywhere.
-class Job {
+/// This process as a worker of a job, with all that training needs of it; users see a `Job`.
+class JobSession {
  public:
-  /// Throws InvalidArgument (environment), Timeout or PeerLost (nobody there), Unauthenticated.
-  static std::unique_ptr<Job> join();
-
-  /// The same with the place given instead of read from the environment; nullopt = alone.
-  static std::unique_ptr<Job> join(std::optional<cluster::JobEnvironment> place);
-
-  ~Job();
+  /// nullopt = alone: with master and server as threads of this process. Throws InvalidArgument, Timeout or PeerLost
+  /// (nobody there), Unauthenticated.
+  explicit JobSession(std::optional<cluster::JobEnvironment> place);
+  ~JobSession();
 
   /// This worker's place among those of the present view, and how many these are. Both change with the view.
   Rank rank() const { return membership_->rank(); }
@@ -79,7 +71,7 @@ class Job {
   bool stop_requested() const { return stop_.load(); }
 
   /// Rows of metrics over all workers that have come in; the chief gets them.
-  std::vector<cluster::MetricsRow> take_rows();
+  std::vector<MetricsRow> take_rows();
 
   /// `interrupt` is called, from another thread, when the job has failed or a member of the view is gone, so that a
   /// wait in progress ends.
@@ -97,14 +89,13 @@ class Job {
  private:
   struct LocalCluster;
 
-  explicit Job(cluster::JobEnvironment place, bool alone);
   void start_master();
   void note_view();
   void abort(const std::string& reason);
   void on_regroup(View view, cluster::Regroup when, const std::string& reason);
 
-  cluster::JobEnvironment place_;
   bool alone_;
+  cluster::JobEnvironment place_;
   std::optional<observe::RunFolder> folder_;
   net::EventLoop loop_{"worker-net", 1};
   collective::Endpoint endpoint_;
@@ -113,7 +104,7 @@ class Job {
   std::atomic<View> regroup_wanted_{0};  // the view that is to end after a step
   mutable std::mutex mutex_;
   mutable std::condition_variable failed_;
-  std::vector<cluster::MetricsRow> rows_;                     // guarded by mutex_
+  std::vector<MetricsRow> rows_;                              // guarded by mutex_
   std::string failure_;                                       // guarded by mutex_
   View entered_ = 0;                                          // the view this worker is in; guarded by mutex_
   View broken_ = 0;                                           // the last view that lost a member; guarded by mutex_

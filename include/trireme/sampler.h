@@ -2,10 +2,9 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <vector>
 
-#include "base/units.h"
+#include "trireme/types.h"
 
 namespace trireme::data {
 
@@ -44,15 +43,12 @@ class Sampler {
   std::vector<std::uint64_t> indices(Step step, Lane lane) const;
 
  private:
-  using Order = std::shared_ptr<const std::vector<std::uint64_t>>;
+  class Orders;  // of epochs
 
-  Order order_of(std::uint64_t epoch) const;
   std::uint64_t first_of(Step step) const;
 
   SamplerConfig config_;
-  mutable std::mutex mutex_;  ///< guards the two below
-  mutable std::uint64_t cached_epoch_ = 0;
-  mutable Order cached_order_;  ///< null until first asked for
+  std::shared_ptr<Orders> orders_;
 };
 
 }  // namespace trireme::data

@@ -1,0 +1,99 @@
+#pragma once
+
+// How gradients become one update of the parameters, and where these live. As text on the command line
+// (`--strategy`, `--consistency`, `--buffers`), as values here.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "trireme/types.h"
+
+namespace trireme::cluster {
+
+/// How often workers that take steps of their own (local SGD) meet, and what they make of their parameters then.
+struct LocalSgdChoice {
+  enum class Outer {
+    kNone,      ///< the mean of all workers' parameters
+    kSgd,       ///< from the last common parameters towards that mean, by `outer_lr`
+    kMomentum,  ///< the same with momentum
+    kNesterov,  ///< with Nesterov's: DiLoCo (Douillard et al. 2023)
+  };
+
+  Step steps = 16;  ///< of its own that a worker takes between two meetings; at least 1
+  Outer outer = Outer::kNone;
+  double outer_lr = 0.7;
+  double outer_momentum = 0.9;
+  /// Above 0 and at most 1: elastic averaging (EASGD, Zhang et al. 2015). Workers keep parameters of their own; a
+  /// common centre goes this far towards their mean, and each worker this far, divided by their number, towards it.
+  /// 0 = off.
+  double elastic = 0;
+
+  bool operator==(const LocalSgdChoice&) const = default;
+};
+
+/// What stands after "local-sgd:": "16", "16,outer=nesterov,outer-lr=0.7,outer-momentum=0.9", "16,elastic=0.5". Throws
+/// InvalidArgument that says what was expected.
+LocalSgdChoice parse_local_sgd(std::string_view text);
+
+/// The inverse; settings that the choice does not use are left out.
+std::string to_string(const LocalSgdChoice& choice);
+
+/// How gradients become one update: which strategy is meant, and so who has to take part. train/ has the strategies.
+struct StrategyChoice {
+  enum class Kind {
+    kParameterServer,  ///< parameters on servers
+    kAllReduce,        ///< every worker holds them; gradients are summed among the workers
+    kLocalSgd,         ///< every worker takes steps of its own, then parameters are averaged
+    kCentral,          ///< parameters in one place: one server, all workers in step
+  };
+
+  Kind kind = Kind::kParameterServer;
+  LocalSgdChoice local_sgd;
+
+  bool uses_servers() const { return kind == Kind::kParameterServer || kind == Kind::kCentral; }
+  bool operator==(const StrategyChoice&) const = default;
+};
+
+/// "ps", "allreduce", "local-sgd:16" (more after a comma: see parse_local_sgd), "central". Throws InvalidArgument that
+/// says which of these was meant.
+StrategyChoice parse_strategy(const std::string& text);
+std::string to_string(const StrategyChoice& choice);
+
+/// What becomes of a model's buffers (batch-norm statistics) after a step of workers that hold the parameters
+/// themselves.
+enum class BufferPolicy {
+  kAverage,    ///< each lane starts from the same ones; the new ones are the mean over lanes, whoever computed them
+  kBroadcast,  ///< everybody takes the chief's
+  kOwn,        ///< each worker keeps its own; the chief's are evaluated and saved
+};
+
+/// "average", "broadcast", "own". Throws InvalidArgument that says which of these was meant.
+BufferPolicy parse_buffers(const std::string& text);
+
+}  // namespace trireme::cluster
+
+namespace trireme::ps {
+
+/// When a gradient takes effect, and who has to wait for whom.
+struct Consistency {
+  enum class Mode {
+    kBsp,  ///< bulk synchronous: one update from all workers' gradients of a step; all go on together
+    kSsp,  ///< stale synchronous (Ho et al. 2013): each gradient at once; nobody more than `slack` clocks ahead
+    kAsp,  ///< asynchronous: each gradient at once; nobody waits
+  };
+
+  Mode mode = Mode::kBsp;
+  Step slack = 0;                    ///< ssp: by how many clocks the fastest may lead the slowest
+  std::uint32_t backup_workers = 0;  ///< bsp: a step goes on when all but this many have arrived (Chen et al. 2016)
+  bool damp_stale = false;           ///< ssp, asp: divides a gradient by its staleness (Zhang et al. 2016)
+
+  bool synchronous() const { return mode == Mode::kBsp; }
+  bool operator==(const Consistency&) const = default;
+};
+
+/// "bsp", "ssp:4", "asp". Throws InvalidArgument that says which of these was meant.
+Consistency parse_consistency(const std::string& text);
+std::string to_string(const Consistency& consistency);
+
+}  // namespace trireme::ps

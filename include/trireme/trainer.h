@@ -1,0 +1,194 @@
+#pragma once
+
+// Training on many processes: `Trainer::fit`. The same program runs alone and under `trireme run`.
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+#include <torch/torch.h>
+
+#include "trireme/codec.h"
+#include "trireme/dataset.h"
+#include "trireme/job.h"
+#include "trireme/metrics.h"
+#include "trireme/model.h"
+#include "trireme/optimizer.h"
+#include "trireme/strategy.h"
+#include "trireme/types.h"
+
+namespace trireme {
+
+/// What a strategy has moved on behalf of one worker.
+struct Communication {
+  std::uint64_t wire_bytes = 0;   ///< sent over the network, or read from other processes' memory
+  std::uint64_t plain_bytes = 0;  ///< about what it would have been with all gradients, as floats, in each step
+  double encode_seconds = 0;      ///< spent to make gradients smaller
+};
+
+/// Loss and accuracy over a whole dataset.
+struct Evaluation {
+  double loss = 0;
+  double accuracy = 0;
+};
+
+/// What training achieved.
+struct TrainResult {
+  std::optional<Evaluation> test;
+  Step steps = 0;
+  std::uint64_t samples = 0;
+  double seconds = 0;
+  double samples_per_s = 0;
+  std::string parameters_sha256;               ///< of all parameters in the order of their names
+  std::string stopped_because;                 ///< empty = it ran to its end
+  std::string strategy;                        ///< "allreduce", "ps:bsp"
+  std::optional<Communication> communication;  ///< of the chief; nullopt = not counted
+
+  nlohmann::json json() const;
+};
+
+/// How long a run is, and how its steps are made.
+struct RunPlan {
+  Step steps = 0;
+  Step steps_per_epoch = 0;
+  std::uint64_t batch = 0;
+  Lane lanes = 1;
+  std::string strategy;  ///< "allreduce", "ps:bsp"
+};
+
+/// What a callback may do.
+class TrainControl {
+ public:
+  virtual ~TrainControl() = default;
+
+  /// All workers stop after the next step; `reason` appears in the result.
+  virtual void request_stop(const std::string& reason) = 0;
+};
+
+/// Observes training on the chief, from the training thread.
+class Callback {
+ public:
+  virtual ~Callback() = default;
+  virtual void on_start(const Model& /*model*/, const RunPlan& /*plan*/) {}
+  virtual void on_row(const MetricsRow& /*row*/, TrainControl& /*control*/) {}
+  virtual void on_evaluation(Step /*step*/, const Evaluation& /*evaluation*/, TrainControl& /*control*/) {}
+  virtual void on_end(const Model& /*model*/, const TrainResult& /*result*/) {}
+};
+
+/// `metrics.jsonl`: a line per row of metrics ("kind": "train") and per evaluation ("kind": "test").
+std::shared_ptr<Callback> write_metrics(const std::filesystem::path& path);
+
+/// TensorBoard event files.
+std::shared_ptr<Callback> write_tensorboard(const std::filesystem::path& folder);
+
+/// The final parameters as safetensors, and the result beside them as JSON.
+std::shared_ptr<Callback> save_final(const std::filesystem::path& model, const std::filesystem::path& result);
+
+/// A live line on standard error.
+std::shared_ptr<Callback> show_progress();
+
+/// Stops when the test loss has not improved in `patience` evaluations.
+std::shared_ptr<Callback> stop_early(std::uint32_t patience);
+
+/// Stops after a time.
+std::shared_ptr<Callback> limit_time(std::chrono::milliseconds limit);
+
+/// Stops once an evaluation reaches this accuracy.
+std::shared_ptr<Callback> stop_at_accuracy(double accuracy);
+
+/// With Trainer: the model of the evaluation with the highest test accuracy so far (or the lowest loss).
+enum class BestBy { kAccuracy, kLoss };
+std::shared_ptr<Callback> save_best(const std::filesystem::path& path, BestBy by = BestBy::kAccuracy);
+
+struct CheckpointOptions {
+  std::optional<Step> every;           ///< steps; nullopt = once per epoch, 0 = never, not even at the end
+  std::uint32_t keep_last = 3;         ///< how many stay
+  std::uint32_t keep_best = 1;         ///< and these of the best test accuracy
+  std::uint64_t bytes_per_second = 0;  ///< at most, per process; 0 = as fast as the disk takes it
+};
+
+/// Mean loss of a batch: (output, target) -> scalar.
+using Loss = std::function<torch::Tensor(const torch::Tensor& output, const torch::Tensor& target)>;
+
+/// How many samples of a batch are right: (output, target) -> count.
+using Metric = std::function<double(const torch::Tensor& output, const torch::Tensor& target)>;
+
+Loss cross_entropy();
+Metric correct_predictions();
+
+struct TrainOptions {
+  std::uint64_t batch = 64;  ///< samples per step, over all workers
+  std::uint64_t epochs = 1;  ///< how long; `steps` overrides it
+  Step steps = 0;
+  Lane lanes = 0;                ///< slices of the batch; 0 = one per worker. The result depends on it, not on workers
+  std::uint32_t accumulate = 1;  ///< each lane is computed in so many parts: only one of them has to fit in memory
+  std::uint64_t seed = 1;
+
+  optim::UpdateConfig optimizer{.rule = optim::Rule::kAdam};
+  double lr = 1e-3;
+  std::string schedule = "cosine";  ///< see optim::make_schedule
+  Step warmup = 0;
+  double clip_norm = 0;  ///< each lane's mean gradient is scaled down to this norm; 0 = off
+
+  cluster::StrategyChoice strategy;  ///< how gradients become an update, and where parameters live
+  ps::Consistency consistency;       ///< of strategy ps
+  cluster::BufferPolicy buffers =
+      cluster::BufferPolicy::kAverage;  ///< batch-norm statistics; ps keeps each worker's own
+
+  codec::Spec codec;  ///< how gradients travel; not for local-sgd, which exchanges parameters
+
+  Loss loss = cross_entropy();
+  Metric metric = correct_predictions();
+
+  torch::Device device = torch::kCPU;
+  int threads = 0;      ///< of LibTorch; 0 = (cores - 1) / lanes: by lanes, so that results do not depend on
+                        ///< workers; one core is left to servers and the network
+  Step log_every = 10;  ///< steps per row of metrics
+  bool evaluate_each_epoch = true;          ///< else only at the end
+  double slowdown = 1;                      ///< experiments: this worker takes so many times as long for its gradients
+  std::chrono::milliseconds least_step{0};  ///< experiments: no step takes less
+
+  CheckpointOptions checkpoint;  ///< in the run folder; a run that is started there again goes on from the newest
+
+  bool balance = false;      ///< lanes move from slow workers to fast ones; the result stays the same
+  bool timeline = false;     ///< each worker writes what it did when into the run folder
+  bool trace_steps = false;  ///< and which step it began and ended when, so that its death loses nothing of that
+
+  std::vector<std::shared_ptr<Callback>> callbacks;  ///< besides the usual files; run on the chief
+};
+
+/// Trains a model with everybody else in the job.
+///
+///   auto job = trireme::Job::join();
+///   trireme::Trainer trainer(*job, net, {.epochs = 5, .lr = 1e-3});
+///   trainer.fit(train, test);
+class Trainer {
+ public:
+  /// Throws InvalidArgument if the options make no sense together.
+  Trainer(Job& job, Model model, TrainOptions options);
+
+  /// Trains until the plan, a callback or the master ends it, then evaluates on `test` (null = not at all) and saves.
+  /// All workers call it with the same arguments. On the chief the result is complete; the others know steps and time.
+  TrainResult fit(std::shared_ptr<const data::Dataset> train, std::shared_ptr<const data::Dataset> test = nullptr);
+
+ private:
+  class Run;
+
+  JobSession& job_;
+  Model model_;
+  TrainOptions options_;
+};
+
+/// Mean loss and accuracy of `model` on all of `dataset`.
+Evaluation evaluate(const Model& model, const data::Dataset& dataset, const TrainOptions& options);
+
+/// SHA-256 over the bytes of all parameters, in the order of their names.
+std::string hash_parameters(const torch::nn::Module& module);
+
+}  // namespace trireme

@@ -1,0 +1,19 @@
+#pragma once
+
+// All of Trireme. Programs that use no LibTorch include the headers they need instead: collective.h,
+// parameter_server.h.
+
+#include "trireme/checkpoint.h"
+#include "trireme/collective.h"
+#include "trireme/dataset.h"
+#include "trireme/dist.h"
+#include "trireme/error.h"
+#include "trireme/job.h"
+#include "trireme/metrics.h"
+#include "trireme/model.h"
+#include "trireme/optimizer.h"
+#include "trireme/sampler.h"
+#include "trireme/strategy.h"
+#include "trireme/trainer.h"
+#include "trireme/types.h"
+#include "trireme/version.h"

@@ -1,0 +1,232 @@
+#include "job/job_session.h"
+
+#include <thread>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/random.h"
+#include "cluster/master_finder.h"
+#include "job/termination.h"
+#include "master/master.h"
+#include "ps/server.h"
+
+namespace trireme {
+
+/// Master and server inside this process: all of it when alone, the master only when this is TF_CONFIG's chief.
+struct JobSession::LocalCluster {
+  std::unique_ptr<master::Master> master;
+  std::unique_ptr<ps::Server> server;
+  std::unique_ptr<net::EventLoop> loop;
+  std::jthread serve;  // joins for the server, and stays its member
+
+  void start_server(const cluster::JobEnvironment& place, std::filesystem::path checkpoints) {
+    const net::ServiceOptions service{.listener = {.name = "server", .secret = place.secret}};
+    server = std::make_unique<ps::Server>(ps::ServerOptions{.service = service, .checkpoints = std::move(checkpoints)});
+    loop = std::make_unique<net::EventLoop>("server-net");
+    serve = std::jthread([this, place](const std::stop_token& stop) {
+      try {
+        cluster::Membership member(*loop,
+                                   {.role = cluster::Role::kServer,
+                                    .master = place.master,
+                                    .own_address = server->address(),
+                                    .secret = place.secret},
+                                   {.clocks = [this] {
+                                     const auto clocks = server->clocks();
+                                     return cluster::ClockReport{clocks.finished, clocks.spread_max};
+                                   }});
+        const cluster::ViewInfo view = member.view();
+        server->enter(view, view.servers[member.rank()].id);
+        std::mutex mutex;
+        std::unique_lock lock(mutex);
+        std::condition_variable_any().wait(lock, stop, [] { return false; });
+      } catch (const std::exception& problem) {
+        log_error("the server of this process failed", {{"reason", problem.what()}});
+      }
+    });
+  }
+};
+
+namespace {
+
+constexpr auto kConnectTime = 60s;  // workers may come late: some read their data first
+constexpr auto kStepTime = 600s;    // other workers may be slow, or evaluating; the master notices who hangs
+
+/// The chief writes the files; a worker that was not told where has no folder.
+std::optional<observe::RunFolder> open_folder(const cluster::JobEnvironment& place) {
+  if (place.run_folder.empty() && place.rank != 0) return std::nullopt;
+  if (place.run_folder.empty()) return observe::RunFolder::create({});
+  return observe::RunFolder::open(place.run_folder);
+}
+
+collective::EndpointOptions endpoint_options(const cluster::JobEnvironment& place) {
+  return {.host = place.listen.host, .secret = place.secret, .allow_plain = place.transport == net::Transport::kTcp};
+}
+
+}  // namespace
+
+namespace {
+
+cluster::JobEnvironment place_of(std::optional<cluster::JobEnvironment> place) {
+  if (!place) return {.secret = random_hex(32)};
+  if (place->role != cluster::Role::kWorker) {
+    fail<InvalidArgument>("this process is to be a server: start 'trireme serve' there, not a training program");
+  }
+  return std::move(*place);
+}
+
+}  // namespace
+
+JobSession::JobSession(std::optional<cluster::JobEnvironment> place)
+    : alone_(!place.has_value()),
+      place_(place_of(std::move(place))),
+      folder_(open_folder(place_)),
+      endpoint_(endpoint_options(place_)) {
+  if (alone_ || place_.hosts_master) start_master();
+  membership_ = std::make_unique<cluster::Membership>(
+      loop_,
+      cluster::MembershipOptions{.role = cluster::Role::kWorker,
+                                 .slot = place_.rank,
+                                 .master = place_.master,
+                                 .find_master = cluster::make_master_finder(place_.store),
+                                 .own_address = endpoint_.address(),
+                                 .as_learner = true,
+                                 .secret = place_.secret,
+                                 .transport = place_.transport},
+      cluster::Membership::Events{.on_abort = [this](const std::string& reason) { abort(reason); },
+                                  .on_stop = [this] { stop_.store(true); },
+                                  .on_row =
+                                      [this](const MetricsRow& row) {
+                                        const std::lock_guard lock(mutex_);
+                                        rows_.push_back(row);
+                                      },
+                                  .on_regroup = [this](View view, cluster::Regroup when,
+                                                       const std::string& reason) { on_regroup(view, when, reason); }});
+  note_view();
+}
+
+/// A guest is in no view.
+void JobSession::note_view() {
+  const View entered = learner() ? 0 : view().view;
+  const std::lock_guard lock(mutex_);
+  entered_ = entered;
+}
+
+JobSession::~JobSession() {
+  membership_.reset();
+  if (local_ && !alone_) {  // the others still have to hear how it ended
+    const Deadline deadline = Deadline::in(3s);
+    while (!local_->master->no_members_left() && !deadline.passed()) std::this_thread::sleep_for(20ms);
+  }
+  local_.reset();
+}
+
+void JobSession::start_master() {
+  local_ = std::make_unique<LocalCluster>();
+  const net::ServiceOptions service{.listener = {.name = "master",
+                                                 .host = alone_ ? "127.0.0.1" : place_.master.host,
+                                                 .port = place_.master.port,
+                                                 .secret = place_.secret}};
+  local_->master = std::make_unique<master::Master>(
+      master::MasterOptions{.service = service, .shape = {.workers = place_.workers, .servers = place_.servers}});
+  place_.master = local_->master->address();
+  if (alone_) local_->start_server(place_, folder_->checkpoints());
+}
+
+collective::Communicator& JobSession::ranks() {
+  if (ranks_) return *ranks_;
+  if (learner() && !regroup("takes part")) fail<StaleView>("the job was over before this process could take part");
+  const cluster::ViewInfo members = view();
+  auto ranks = std::make_unique<collective::Communicator>(
+      endpoint_, collective::CommunicatorOptions{.rank = rank(),
+                                                 .view = members.view,
+                                                 .members = members.worker_addresses(),
+                                                 .transport = place_.transport,
+                                                 .connect_within = kConnectTime,
+                                                 .deadline = kStepTime,
+                                                 .bits_per_second = place_.bits_per_second,
+                                                 .latency = place_.latency,
+                                                 .trace_algorithms = place_.trace_algorithms});
+  const std::lock_guard lock(mutex_);
+  ranks_ = std::move(ranks);
+  if (!failure_.empty()) ranks_->abort(failure_);
+  if (broken_ == entered_) ranks_->abort(broken_because_);
+  return *ranks_;
+}
+
+void JobSession::release_ranks() {
+  std::unique_ptr<collective::Communicator> ranks;
+  const std::lock_guard lock(mutex_);
+  ranks.swap(ranks_);
+}
+
+std::string JobSession::view_failure() const {
+  const std::lock_guard lock(mutex_);
+  return !failure_.empty() ? failure_ : broken_ == entered_ ? broken_because_ : "";
+}
+
+bool JobSession::regroup_wanted() const { return regroup_wanted_.load() == view().view || termination_requested(); }
+
+bool JobSession::regroup(const std::string& reason, bool done) {
+  if (const std::string known = failure(); !known.empty()) fail<PeerLost>("{}", known);
+  if (!membership_->regroup(reason, done)) return false;
+  note_view();
+  if (!ranks_ || learner()) return true;
+  const cluster::ViewInfo members = view();
+  ranks_->reconfigure(rank(), members.view, members.worker_addresses());
+  const std::lock_guard lock(mutex_);  // what was heard while it connected
+  if (!failure_.empty()) ranks_->abort(failure_);
+  if (broken_ == entered_) ranks_->abort(broken_because_);
+  return true;
+}
+
+bool JobSession::refresh_view() {
+  if (!membership_->refresh_view()) return false;
+  note_view();
+  return true;
+}
+
+void JobSession::on_regroup(View view, cluster::Regroup when, const std::string& reason) {
+  log_info("the workers have to meet in another view", {{"view", view}, {"reason", reason}});
+  if (when == cluster::Regroup::kAfterStep) return regroup_wanted_.store(view);
+  const std::lock_guard lock(mutex_);
+  broken_ = view;
+  broken_because_ = reason;
+  if (entered_ != view) return;    // it will be seen when that view is entered
+  endpoint_.enter_view(view + 1);  // ends a wait for somebody who will not connect
+  if (ranks_) ranks_->abort(reason);
+  if (interrupt_) interrupt_(reason);
+}
+
+std::vector<MetricsRow> JobSession::take_rows() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(rows_, {});
+}
+
+void JobSession::on_failure(std::function<void(const std::string&)> interrupt) {
+  const std::lock_guard lock(mutex_);
+  interrupt_ = std::move(interrupt);
+  if (!failure_.empty() && interrupt_) interrupt_(failure_);
+}
+
+std::string JobSession::failure() const {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+std::string JobSession::wait_for_failure(Deadline deadline) const {
+  std::unique_lock lock(mutex_);
+  failed_.wait_until(lock, deadline.at(), [&] { return !failure_.empty(); });
+  return failure_;
+}
+
+void JobSession::abort(const std::string& reason) {
+  const std::lock_guard lock(mutex_);
+  if (!failure_.empty()) return;
+  failure_ = reason;
+  log_error("the job has failed", {{"reason", reason}});
+  if (ranks_) ranks_->abort(reason);
+  if (interrupt_) interrupt_(reason);
+  failed_.notify_all();
+}
+
+}  // namespace trireme
