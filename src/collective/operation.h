@@ -93,13 +93,13 @@ enum class OperationKind : std::uint8_t {
 
 std::string_view name_of(OperationKind kind);
 
-/// How an operation moves its data; see choose_algorithm.
+/// How an all_reduce moves its data; choose_all_reduce (collective/choice.h) picks one.
 enum class Algorithm : std::uint8_t {
   kAuto,             ///< chosen from size, ranks and topology
   kOneShot,          ///< everybody reads everything: one round, for small data
   kDirect,           ///< each rank owns a slice, sums it in lane order, and gives it to all: two rounds
   kInPlace,          ///< direct on buffers that all ranks share: no copy
-  kTree,             ///< along the binomial tree: few messages, for small data on many ranks
+  kTree,             ///< up the summation tree and down again: few messages, for small data on many ranks
   kHalvingDoubling,  ///< recursive halving, then doubling (Thakur et al. 2005): powers of two
   kRing,             ///< around the ring (Patarasuk & Yuan 2009): not in lane order
   kHierarchical,     ///< shared memory within a host, one rank of each host over the network
