@@ -94,8 +94,8 @@ class AllReduce final : public Strategy {
   collective::PendingOperation message_pending_;         // last, as the next: they work on the memory above
   std::deque<collective::CompressedReduce> reductions_;  // by bucket
   CatchUpServer learners_;
-  std::mutex mutex_;                         // for interrupt; only the training thread sets the follower
-  std::unique_ptr<CatchUpClient> catch_up_;  // while this worker is about to come in
+  std::mutex mutex_;                         // for interrupt; only the training thread sets catch_up_
+  std::unique_ptr<CatchUpClient> catch_up_;  // while this worker is a learner
 };
 
 }  // namespace trireme
