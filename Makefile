@@ -35,7 +35,7 @@ help:
 	@echo
 	@echo "For those who change it:"
 	@echo "  make build    build everything into build/release  (PRESET=debug: build/debug)"
-	@echo "  make check    layers, files, format: the checks that need no build"
+	@echo "  make check    layers, files, documents, format: the checks that need no build"
 	@echo "  make asan     all tests under AddressSanitizer and UndefinedBehaviorSanitizer"
 	@echo "  make tsan     the tests without LibTorch under ThreadSanitizer"
 	@echo "  make tidy     clang-tidy over all sources  (FILES='a.cc b.cc': only these)"
@@ -84,6 +84,7 @@ soak:
 check:
 	@tools/check_layers
 	@tools/check_files
+	@tools/check_docs
 	@tools/check_format
 	@tools/check_checks
 

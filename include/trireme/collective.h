@@ -245,19 +245,27 @@ class Communicator {
   std::uint32_t size() const;
   View view() const;
 
-  /// Does `operation` together with all other ranks, which make the same calls in the same order, and returns when
-  /// this rank's part is over: its output is written, and its input may be changed. Blocks until then, at most until
-  /// `deadline` (by default 30 s from now, 10 minutes within a job). The bytes are moved on the calling thread. Throws
-  /// PeerLost, Timeout, InvalidArgument as said above.
+  /// Carries out `operation` with all ranks of the group, or the two of a send and recv; blocks until this rank's part
+  /// is done: its memory is then the caller's again. `deadline` counts from the call (by default 30 s, 10 minutes within
+  /// a job). With nothing started before it a collective runs on the caller's thread; otherwise, and for messages, in
+  /// the background, in its turn. Thread-safe; calls are matched by their order, which must be the same on all ranks.
+  ///
+  /// Throws InvalidArgument if the operation is invalid by itself (nothing was sent) or the ranks asked for different
+  /// things (all of them throw); the group stays usable. Throws PeerLost if a rank is gone or the group is aborted,
+  /// Timeout naming the ranks that hold it up; both abort the group, and what `out` holds is then undefined.
   void run(Operation operation);
   void run(Operation operation, Deadline deadline);
 
-  /// Together: sends and receives make progress at the same time, collectives one after the other, in order.
+  /// The same for several operations together: sends and receives make progress at the same time, collectives one after
+  /// the other, in order. All are validated before any begins. Returns, or throws the first failure, once all have
+  /// ended: none uses the caller's memory any longer.
   void run(std::vector<Operation> group);
 
-  /// The same in the background; returns at once. Operations that were started are done one after the other, in this
-  /// order, by one thread. The memory must stay as it is until the operation has ended: see Handle::wait, which throws
-  /// what `run` would.
+  /// Begins `operation` in the background and returns at once; operations run in the order of the calls. Its memory must
+  /// stay valid and untouched until the handle says that it has ended, or `reconfigure` or the destructor has returned
+  /// (it then ends with PeerLost). Dropping the handle does not cancel it. Thread-safe, order as for `run`. Throws
+  /// InvalidArgument if it is invalid by itself, PeerLost if the group is aborted already; whatever goes wrong later
+  /// comes out of Handle::wait.
   Handle start(Operation operation);
 
   /// Memory that the ranks of this host share: what lies in it is reduced in place. Zeroed. A collective call: all

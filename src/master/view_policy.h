@@ -16,7 +16,7 @@ struct JobShape {
   std::uint32_t min_workers = 1;  ///< with fewer the job waits
   std::uint32_t min_start = 0;    ///< with fewer it does not begin, when the time to gather is over; 0 = all
   std::uint32_t servers = 1;
-  std::uint32_t replicas = 0;  ///< backups of each shard of the parameters, on other servers: 0 or 1
+  std::uint32_t replicas = 0;  ///< of each shard of the parameters, on other servers: 0 or 1
 };
 
 /// A member as the master sees it.
@@ -51,6 +51,7 @@ struct ViewCandidate {
   bool done = false;     ///< it has made all steps
 };
 
+/// What the decision about the next view depends on.
 struct ViewInputs {
   JobShape shape;
   std::uint32_t most_workers = 0;      ///< in a view: one lane each, at least
@@ -74,6 +75,19 @@ struct ViewDecision {
   std::vector<cluster::MemberId> workers;  ///< by rank
 };
 
+/// Decides what becomes of the present view, from what the master knows at this moment.
+///
+/// Returns kKeep if nothing is wrong and no worker wants to come, kRegroup while members of the view still have to ask
+/// for the next one, kWait if all of them have but there is no server, no worker, or fewer workers than
+/// `shape.min_workers`, kForm otherwise. Reasons for another view, the first that holds: a member is gone, newcomers
+/// for whom `most_workers` leaves room, `place_anew`, `balance`, a member that cannot go on. Once a member has made all
+/// steps, nobody new is taken in, nothing is moved, and `min_workers` does not count any more.
+///
+/// `workers` of kForm are all members that live, then the newcomers; within each, those that have been in the job
+/// longest first, then by slot. So the chief stays the chief as long as it lives. `reason` is never empty: it is for
+/// the log and for people.
+///
+/// Pure: no clock, no lock, no side effect; never throws (but for memory); may be called from any thread.
 ViewDecision decide_view(const ViewInputs& view_inputs);
 
 }  // namespace trireme::master

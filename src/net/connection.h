@@ -56,6 +56,11 @@ class Connection : public FrameReceiver, public std::enable_shared_from_this<Con
     std::vector<MutableBytes> sinks;  ///< where the reply's payload goes; the same contract
   };
 
+  /// Sends a request; returns at once, before it has left, with what `wait` takes. Requests leave in the order of the
+  /// calls; replies may come in any order. The memory behind `payload` and `sinks` stays the caller's: valid, and left
+  /// alone, until the reply is there or the connection is closed, whether or not anybody waits for it. Thread-safe;
+  /// never blocks on the peer. Throws PeerLost if the connection is closed already, InvalidArgument if this transport
+  /// can never carry the request (shared memory: larger than a ring); then nothing was sent.
   std::shared_ptr<PendingReply> send(Request request);
 
   /// The answer. Throws what the peer threw, PeerLost if it went, Timeout (naming the peer and `what`) if it is silent;

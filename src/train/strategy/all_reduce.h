@@ -31,14 +31,14 @@ struct AllReduceOptions {
 /// Every worker holds all parameters and makes the same update; gradients are summed among the workers.
 ///
 /// Gradients are written straight into buckets of memory that the workers of a host share, where they are reduced in
-/// place: a bucket leaves when it is full, while backward goes on, and its parameters are updated while later buckets
-/// still travel. Sums go along the lanes' tree, and the update is that of the servers: the parameters have the same
-/// bits for any number of workers, and those of ParameterServer with bsp. With a codec that holds no more: what a
+/// place: a bucket leaves when it is full, while backward goes on. Parameters change in `finish`, once all sums of the
+/// step are there. Sums follow the summation tree, and the update is that of the servers: the parameters have the same
+/// bits for any number of workers, and those of ParameterServer with bsp. With a codec that no longer holds: what a
 /// worker's encoding leaves out stays with that worker.
 ///
-/// Parameters change only once all sums of a step are there. So a worker that is lost in the middle of a step leaves
-/// the others before it, or after it, and never in between: `sync_state` brings them together again. Who comes later
-/// follows the others' steps, from one copy of their state on, until it takes part.
+/// So when a worker is lost in the middle of a step, each of the others is before that step or after it, never in
+/// between: `sync_state` brings them to the same state again. A worker that comes later is a learner first: it gets a
+/// copy of the state, and then makes the others' steps on it until it takes part.
 class AllReduce final : public Strategy {
  public:
   /// `job` outlives this object.
@@ -94,8 +94,8 @@ class AllReduce final : public Strategy {
   collective::PendingOperation message_pending_;         // last, as the next: they work on the memory above
   std::deque<collective::CompressedReduce> reductions_;  // by bucket
   CatchUpServer learners_;
-  std::mutex mutex_;                         // for interrupt; only the training thread sets the follower
-  std::unique_ptr<CatchUpClient> catch_up_;  // while this worker is about to come in
+  std::mutex mutex_;                         // for interrupt; only the training thread sets catch_up_
+  std::unique_ptr<CatchUpClient> catch_up_;  // while this worker is a learner
 };
 
 }  // namespace trireme

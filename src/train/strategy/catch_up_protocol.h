@@ -8,21 +8,21 @@
 
 namespace trireme {
 
-/// What one step has made of a job's state, beside sums of gradients and new buffers: enough to make the same of a copy
-/// of it.
+/// What one step changed in the job's state, beside the sums of gradients and the new buffers: together with these
+/// enough to make the same step on a copy of the state.
 struct StepChange {
   Position after;
-  bool updated = true;       ///< else there was nothing to learn in it
+  bool updated = true;       ///< false: the step had no samples, the parameters stay as they were
   optim::UpdateInput input;  ///< for every parameter
 };
 
-// A member of the job tells a guest what the state is, and then, step by step, what becomes of it. On the wire:
+// A member of the job sends a learner the state, and then what every step changes in it. On the wire:
 //
 //   header kState    all tensors of the state, one after the other
 //   header kChange   the sums of all gradients, in the order of parameters; all buffers as the step left them
-//   header kAll      nothing is left to tell at the moment
+//   header kAll      the learner has everything there is at the moment
 //   …
-//   header kEnd      nothing more is told: the members meet in another view, or the guest is too far behind
+//   header kEnd      nothing more follows: the members go to another view, or the learner is too far behind
 
 struct CatchUpHeader {
   enum class Kind : std::uint32_t { kState = 1, kChange = 2, kAll = 3, kEnd = 4 };
@@ -37,8 +37,10 @@ struct CatchUpHeader {
 };
 static_assert(std::is_trivially_copyable_v<CatchUpHeader>);
 
-/// Whoever takes, or tells, no more of a message that has begun for so long is stopped, or cut off.
+/// Messages are sent and received in blocks of at most this many bytes, each with a deadline of its own.
 inline constexpr std::size_t kStateBlock = kMiB;
+
+/// How long one block may take: a peer that is slower is stopped, or cut off, and is given up.
 inline constexpr auto kStateBlockWithin = std::chrono::seconds(30);
 
 }  // namespace trireme

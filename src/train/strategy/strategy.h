@@ -74,9 +74,8 @@ class Strategy {
   /// Takes over the parameters: they will live where the strategy wants them. Called once; talks to nobody.
   virtual void attach(const Model& model) = 0;
 
-  /// For a guest of the job, after `attach`: takes as much of the others' state as can be had while they train, and
-  /// returns when it makes no sense to wait any longer before it takes part. Whatever it did not get comes with
-  /// `sync_state`.
+  /// For a learner, after `attach`: takes as much of the others' state as can be had while they train, and returns when
+  /// waiting any longer before it takes part would gain nothing. `sync_state` brings the rest.
   virtual void catch_up() {}
 
   /// Brings all workers of the present view to the same state: that of whoever is furthest; or, where nobody has any,
@@ -84,11 +83,18 @@ class Strategy {
   /// later view. A collective call. Returns the step to go on with. Throws PeerLost, Timeout, StaleView.
   virtual Step sync_state(const Restore& restore) = 0;
 
+  /// Begins a step: what `info` says travels with its gradients. Called once per step by the training thread, after
+  /// `sync_state` or the `finish` of the step before; a step that threw is begun again after the next `sync_state`.
+  /// Does not wait for peers. Throws PeerLost if the view is broken already.
   virtual void begin(const StepInfo& info) = 0;
 
   /// Where the gradient (summed over the samples of all this worker's lanes) of parameter `i` goes: host memory, flat.
   virtual std::span<float> gradient(std::size_t i) = 0;
 
+  /// `gradient(i)` is complete: it may be sent now, so it belongs to the strategy until `finish` has returned or
+  /// thrown. Called exactly once per parameter between `begin` and `finish`, in any order; twice aborts. Called by the
+  /// training thread, or by the one on which backward runs its hooks; not thread-safe. Does not wait for peers. Throws
+  /// PeerLost if the view is broken, InvalidArgument if a transport can never carry it.
   virtual void add(std::size_t i) = 0;
 
   /// Where the model's float32 buffers (batch-norm statistics), summed over this worker's lanes, go before `finish`,
