@@ -246,9 +246,10 @@ class Communicator {
   View view() const;
 
   /// Carries out `operation` with all ranks of the group, or the two of a send and recv; blocks until this rank's part
-  /// is done: its memory is then the caller's again. `deadline` counts from the call (by default 30 s, 10 minutes within
-  /// a job). With nothing started before it a collective runs on the caller's thread; otherwise, and for messages, in
-  /// the background, in its turn. Thread-safe; calls are matched by their order, which must be the same on all ranks.
+  /// is done: its memory is then the caller's again. `deadline` counts from the call (by default 30 s, 10 minutes
+  /// within a job). With nothing started before it a collective runs on the caller's thread; otherwise, and for
+  /// messages, in the background, in its turn. Thread-safe; calls are matched by their order, which must be the same on
+  /// all ranks.
   ///
   /// Throws InvalidArgument if the operation is invalid by itself (nothing was sent) or the ranks asked for different
   /// things (all of them throw); the group stays usable. Throws PeerLost if a rank is gone or the group is aborted,
@@ -261,11 +262,11 @@ class Communicator {
   /// ended: none uses the caller's memory any longer.
   void run(std::vector<Operation> group);
 
-  /// Begins `operation` in the background and returns at once; operations run in the order of the calls. Its memory must
-  /// stay valid and untouched until the handle says that it has ended, or `reconfigure` or the destructor has returned
-  /// (it then ends with PeerLost). Dropping the handle does not cancel it. Thread-safe, order as for `run`. Throws
-  /// InvalidArgument if it is invalid by itself, PeerLost if the group is aborted already; whatever goes wrong later
-  /// comes out of Handle::wait.
+  /// Begins `operation` in the background and returns at once; operations run in the order of the calls. Its memory
+  /// must stay valid and untouched until the handle says that it has ended, or `reconfigure` or the destructor has
+  /// returned (it then ends with PeerLost). Dropping the handle does not cancel it. Thread-safe, order as for `run`.
+  /// Throws InvalidArgument if it is invalid by itself, PeerLost if the group is aborted already; whatever goes wrong
+  /// later comes out of Handle::wait.
   Handle start(Operation operation);
 
   /// Memory that the ranks of this host share: what lies in it is reduced in place. Zeroed. A collective call: all

@@ -1,7 +1,5 @@
 #include "trireme/trainer.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <thread>
 
@@ -14,8 +12,6 @@
 #include "job/job_session.h"
 #include "job/termination.h"
 #include "observe/metrics_file.h"
-#include "observe/step_trace.h"
-#include "observe/timeline.h"
 #include "optim/update_config.h"
 #include "ps/consistency.h"
 #include "tensor/torch_checkpoint.h"
@@ -23,6 +19,7 @@
 #include "train/failure_watch.h"
 #include "train/make_strategy.h"
 #include "train/run_checkpoints.h"
+#include "train/run_reports.h"
 
 namespace trireme {
 
@@ -73,7 +70,6 @@ class Trainer::Run final : public TrainControl {
     if (job_.folder() && checkpoint_every_ > 0) {
       checkpoints_.emplace(job_.folder()->checkpoints(), options_.checkpoint);
     }
-    if (job_.folder() && options_.trace_steps) trace_.emplace(job_.folder()->path(), job_.slot(), ::getpid());
     job_.membership().set_plan(plan_);
   }
 
@@ -133,20 +129,14 @@ class Trainer::Run final : public TrainControl {
     const Step step =
         strategy_->sync_state([this](const auto& state, bool initial) { return restore(state, initial); });
     if (!plan_.leased) {
-      if (in_flight_ && in_flight_->step < step) trace(observe::StepEvent::Kind::kCommit, *in_flight_);
       clock_ = next_step_ = step;
     }
-    in_flight_.reset();
-    if (started_ == Deadline::Clock::time_point{}) {
-      started_ = Deadline::Clock::now();
-      if (options_.timeline) start_timeline();
-    }
+    reports_.enter_view(plan_.leased ? std::nullopt : std::optional(step));
+    if (started_ == Deadline::Clock::time_point{}) started_ = Deadline::Clock::now();
     epoch_ = sampler_->epoch_of(clock_);
     stream_ = plan_.leased ? make_leased_stream(train_, sampler_, job_.membership())
                            : make_fixed_stream(train_, sampler_, job_.view().deal(options_.lanes)[job_.rank()], clock_,
                                                plan_.steps);
-    if (!job_.chief()) callbacks_.clear();
-    if (job_.chief() && callbacks_.empty()) become_chief();
     model_.module->train();
   }
 
@@ -157,9 +147,9 @@ class Trainer::Run final : public TrainControl {
         stream_->saved();
         continue;
       }
-      const StepResult commit = step(std::move(*work));
-      if (commit.stop) return Ending::kDone;
-      if (commit.regroup && (plan_.leased || next_step_ < plan_.steps)) return Ending::kRegroup;
+      const StepResult done = step(std::move(*work));
+      if (done.stop) return Ending::kDone;
+      if (done.regroup && (plan_.leased || next_step_ < plan_.steps)) return Ending::kRegroup;
     }
     return Ending::kDone;
   }
@@ -196,8 +186,7 @@ class Trainer::Run final : public TrainControl {
     const double lr = options_.lr * lr_(step);
     const auto samples = static_cast<double>(work.samples());
     const std::uint64_t lanes = work.lanes.count;
-    in_flight_ = describe(work);
-    trace(observe::StepEvent::Kind::kBegin, *in_flight_);
+    reports_.begin_step(work);
     strategy_->begin({.step = plan_.leased ? clock_ : step,
                       .unit = step * plan_.lanes + work.lanes.first,
                       .lanes = work.lanes,
@@ -209,19 +198,14 @@ class Trainer::Run final : public TrainControl {
     const StepStatistics statistics = computer_->compute(work, *strategy_);
     slow_down(Deadline::Clock::now() - begin);
     const auto computed = Deadline::Clock::now();
-    const StepResult commit = strategy_->finish();
-    trace(commit.repeated ? observe::StepEvent::Kind::kRepeat : observe::StepEvent::Kind::kCommit, *in_flight_);
-    in_flight_.reset();
-    if (timeline_) {
-      timeline_->add({"compute", "forward and backward", begin, computed});
-      timeline_->add({"compute", "wait and update", computed, Deadline::Clock::now()});
-    }
+    const StepResult done = strategy_->finish();
+    reports_.end_step(done.repeated, begin, computed);
     stream_->finish(std::move(work));
 
     const Step before = clock_;
-    clock_ = plan_.leased ? clock_ + 1 : std::max(step + 1, commit.version);
+    clock_ = plan_.leased ? clock_ + 1 : std::max(step + 1, done.version);
     next_step_ = clock_;
-    if (!commit.repeated) {
+    if (!done.repeated) {
       samples_ += statistics.samples;
       job_.membership().report({.clock = clock_,
                                 .samples = statistics.samples,
@@ -231,24 +215,13 @@ class Trainer::Run final : public TrainControl {
                                 .busy_s = seconds(computed - begin),
                                 .lanes = lanes});
     }
-    deliver_rows();
+    reports_.deliver_rows();
     notice_epoch(plan_.leased ? step : step + 1);
     if (!plan_.leased && checkpoint_every_ > 0) {  // with backup workers the others may have gone on meanwhile
       const Step due = clock_ - clock_ % checkpoint_every_;
       if (due > before && due < plan_.steps) save(due);
     }
-    return commit;
-  }
-
-  observe::StepEvent describe(const StepWork& work) const {
-    observe::StepEvent event{.step = work.step, .view = job_.view().view, .lanes = work.lanes};
-    if (plan_.leased) event.unit = work.step * plan_.lanes + work.lanes.first;
-    return event;
-  }
-
-  void trace(observe::StepEvent::Kind kind, observe::StepEvent event) {
-    event.kind = kind;
-    if (trace_) trace_->add(event);
+    return done;
   }
 
   /// This worker's part of a checkpoint of `step`. The last one is waited for.
@@ -322,20 +295,6 @@ class Trainer::Run final : public TrainControl {
     return restored->at;
   }
 
-  void start_timeline() {
-    timeline_ = std::make_shared<observe::Timeline>(job_.slot(), fmt::format("worker {}", job_.slot()));
-    if (options_.strategy.uses_servers()) return;  // what travels there is not ours to see
-    job_.ranks().set_observer([timeline = timeline_](const collective::Operation& operation, auto began, auto ended) {
-      timeline->add(
-          {"network", operation.label.empty() ? collective::describe(operation) : operation.label, began, ended});
-    });
-  }
-
-  void write_timeline() const {
-    if (!timeline_ || !job_.folder()) return;
-    timeline_->write(job_.folder()->path() / fmt::format("timeline-{}.json", job_.slot()));
-  }
-
   /// For experiments: makes the step take `slowdown` times as long, and `least_step` at least.
   void slow_down(Deadline::Clock::duration took) const {
     if (options_.slowdown > 1) std::this_thread::sleep_for(took * (options_.slowdown - 1));
@@ -349,19 +308,12 @@ class Trainer::Run final : public TrainControl {
     epoch_ = epoch;
     if (!job_.chief() || !test_ || !options_.evaluate_each_epoch) return;
     strategy_->refresh();
-    report_evaluation(step, evaluate(model_, *test_, options_));
+    evaluated(step, evaluate(model_, *test_, options_));
   }
 
-  void report_evaluation(Step step, const Evaluation& evaluation) {
+  void evaluated(Step step, const Evaluation& evaluation) {
     score_ = evaluation.accuracy;
-    log_info("evaluated", {{"step", step}, {"loss", evaluation.loss}, {"accuracy", evaluation.accuracy}});
-    for (const auto& callback : callbacks_) callback->on_evaluation(step, evaluation, *this);
-  }
-
-  void deliver_rows() {
-    for (const MetricsRow& row : job_.take_rows()) {
-      for (const auto& callback : callbacks_) callback->on_row(row, *this);
-    }
+    reports_.evaluated(step, evaluation);
   }
 
   /// What every worker knows at the end.
@@ -374,7 +326,7 @@ class Trainer::Run final : public TrainControl {
                        .strategy = plan_.strategy};
     result.samples_per_s = static_cast<double>(samples_) / result.seconds;
     if (strategy_) result.communication = strategy_->communication();
-    write_timeline();
+    reports_.write_timeline();
     return result;
   }
 
@@ -397,12 +349,12 @@ class Trainer::Run final : public TrainControl {
     count_whole_job(result);
     if (test_) {
       result.test = evaluate(model_, *test_, options_);
-      report_evaluation(result.steps, *result.test);
+      evaluated(result.steps, *result.test);
     }
     result.parameters_sha256 = hash_parameters(*model_.module);
     job_.membership().flush();
-    deliver_rows();
-    for (const auto& callback : callbacks_) callback->on_end(model_, result);
+    reports_.deliver_rows();
+    reports_.ended(result);
     job_.membership().post_result(result.json());
     job_.membership().leave();
     return result;
@@ -421,25 +373,6 @@ class Trainer::Run final : public TrainControl {
     result.samples_per_s = static_cast<double>(samples) / result.seconds;
   }
 
-  /// The chief writes the files of the run.
-  void become_chief() {
-    callbacks_ = options_.callbacks;
-    try {
-      callbacks_.push_back(write_metrics(job_.folder()->metrics()));
-      callbacks_.push_back(write_tensorboard(job_.folder()->tensorboard()));
-    } catch (const IoError& problem) {  // a former chief that is stopped may still hold them
-      log_error("metrics are not written from here on", {{"reason", problem.what()}});
-    }
-    callbacks_.push_back(save_final(job_.folder()->model(), job_.folder()->result()));
-    if (job_.alone()) callbacks_.push_back(show_progress());
-    const RunPlan plan{.steps = plan_.steps,
-                       .steps_per_epoch = plan_.steps_per_epoch,
-                       .batch = plan_.batch,
-                       .lanes = plan_.lanes,
-                       .strategy = plan_.strategy};
-    for (const auto& callback : callbacks_) callback->on_start(model_, plan);
-  }
-
   JobSession& job_;
   const Model& model_;
   const TrainOptions& options_;
@@ -448,21 +381,18 @@ class Trainer::Run final : public TrainControl {
   const cluster::Plan plan_;
   optim::Schedule lr_;
   std::shared_ptr<const data::Dataset> train_;
-  std::optional<observe::StepTrace> trace_;
-  std::shared_ptr<observe::Timeline> timeline_;  // also the communicator's, which lives longer
+  RunReports reports_{job_, model_, options_, plan_, *this};
   std::unique_ptr<Strategy> strategy_;
   std::optional<FailureWatch> failure_watch_;
   const Step checkpoint_every_ = options_.checkpoint.every.value_or(plan_.steps_per_epoch);
   const std::string launch_id_ = launch_id(job_.place().secret);
   std::optional<RunCheckpoints> checkpoints_;
-  std::optional<Step> saved_;                    // the step of the last checkpoint that was begun
-  std::optional<double> score_;                  // of the last evaluation; the chief's
-  std::optional<observe::StepEvent> in_flight_;  // a step that was begun, and may have taken effect or not
+  std::optional<Step> saved_;    // the step of the last checkpoint that was begun
+  std::optional<double> score_;  // of the last evaluation; the chief's
   std::optional<LaneComputer> computer_;
-  std::unique_ptr<WorkStream> stream_;                // of the present view
-  std::vector<std::shared_ptr<Callback>> callbacks_;  // the chief's
-  Deadline::Clock::time_point started_{};             // training, after all have met for the first time
-  Step clock_ = 0;                                    // steps this worker has finished
+  std::unique_ptr<WorkStream> stream_;     // of the present view
+  Deadline::Clock::time_point started_{};  // training, after all have met for the first time
+  Step clock_ = 0;                         // steps this worker has finished
   std::uint64_t epoch_ = 0;
   Step next_step_ = 0;
   std::uint64_t samples_ = 0;

@@ -1,0 +1,93 @@
+#include "train/run_reports.h"
+
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include "base/log.h"
+#include "collective/operation.h"
+
+namespace trireme {
+
+RunReports::RunReports(JobSession& job, const Model& model, const TrainOptions& options, const cluster::Plan& plan,
+                       TrainControl& control)
+    : job_(job), model_(model), options_(options), plan_(plan), control_(control) {
+  if (job_.folder() && options_.trace_steps) trace_.emplace(job_.folder()->path(), job_.slot(), ::getpid());
+}
+
+void RunReports::enter_view(std::optional<Step> at) {
+  // A step that was interrupted has taken effect if the others are beyond it.
+  if (in_progress_ && at && in_progress_->step < *at) trace(observe::StepEvent::Kind::kCommit);
+  in_progress_.reset();
+  if (options_.timeline && !timeline_) start_timeline();
+  if (!job_.chief()) callbacks_.clear();
+  if (job_.chief() && callbacks_.empty()) become_chief();
+}
+
+void RunReports::begin_step(const StepWork& work) {
+  in_progress_ = observe::StepEvent{.step = work.step, .view = job_.view().view, .lanes = work.lanes};
+  if (plan_.leased) in_progress_->unit = work.step * plan_.lanes + work.lanes.first;
+  trace(observe::StepEvent::Kind::kBegin);
+}
+
+void RunReports::end_step(bool repeated, Deadline::Clock::time_point began, Deadline::Clock::time_point computed) {
+  trace(repeated ? observe::StepEvent::Kind::kRepeat : observe::StepEvent::Kind::kCommit);
+  in_progress_.reset();
+  if (!timeline_) return;
+  timeline_->add({"compute", "forward and backward", began, computed});
+  timeline_->add({"compute", "wait and update", computed, Deadline::Clock::now()});
+}
+
+void RunReports::trace(observe::StepEvent::Kind kind) {
+  in_progress_->kind = kind;
+  if (trace_) trace_->add(*in_progress_);
+}
+
+void RunReports::deliver_rows() {
+  for (const MetricsRow& row : job_.take_rows()) {
+    for (const auto& callback : callbacks_) callback->on_row(row, control_);
+  }
+}
+
+void RunReports::evaluated(Step step, const Evaluation& evaluation) {
+  log_info("evaluated", {{"step", step}, {"loss", evaluation.loss}, {"accuracy", evaluation.accuracy}});
+  for (const auto& callback : callbacks_) callback->on_evaluation(step, evaluation, control_);
+}
+
+void RunReports::ended(const TrainResult& result) {
+  for (const auto& callback : callbacks_) callback->on_end(model_, result);
+}
+
+void RunReports::start_timeline() {
+  timeline_ = std::make_shared<observe::Timeline>(job_.slot(), fmt::format("worker {}", job_.slot()));
+  if (options_.strategy.uses_servers()) return;  // what travels there is not ours to see
+  job_.ranks().set_observer([timeline = timeline_](const collective::Operation& operation, auto began, auto ended) {
+    timeline->add(
+        {"network", operation.label.empty() ? collective::describe(operation) : operation.label, began, ended});
+  });
+}
+
+void RunReports::write_timeline() const {
+  if (!timeline_ || !job_.folder()) return;
+  timeline_->write(job_.folder()->path() / fmt::format("timeline-{}.json", job_.slot()));
+}
+
+void RunReports::become_chief() {
+  callbacks_ = options_.callbacks;
+  try {
+    callbacks_.push_back(write_metrics(job_.folder()->metrics()));
+    callbacks_.push_back(write_tensorboard(job_.folder()->tensorboard()));
+  } catch (const IoError& problem) {  // a former chief that is stopped may still hold them
+    log_error("metrics are not written from here on", {{"reason", problem.what()}});
+  }
+  callbacks_.push_back(save_final(job_.folder()->model(), job_.folder()->result()));
+  if (job_.alone()) callbacks_.push_back(show_progress());
+  const RunPlan plan{.steps = plan_.steps,
+                     .steps_per_epoch = plan_.steps_per_epoch,
+                     .batch = plan_.batch,
+                     .lanes = plan_.lanes,
+                     .strategy = plan_.strategy};
+  for (const auto& callback : callbacks_) callback->on_start(model_, plan);
+}
+
+}  // namespace trireme

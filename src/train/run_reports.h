@@ -1,0 +1,59 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "trireme/trainer.h"
+
+#include "cluster/protocol.h"
+#include "job/job_session.h"
+#include "observe/step_trace.h"
+#include "observe/timeline.h"
+#include "train/compute/work_stream.h"
+
+namespace trireme {
+
+/// What a worker tells of its training: the trace of its steps and the timeline, each where asked for; and, on the
+/// chief, all callbacks. Used by the training thread.
+class RunReports {
+ public:
+  /// All of them outlive this object.
+  RunReports(JobSession& job, const Model& model, const TrainOptions& options, const cluster::Plan& plan,
+             TrainControl& control);
+
+  /// The worker is one of a view's; `at` = the step it goes on with, nullopt where work is leased. Whoever becomes the
+  /// chief writes the files of the run from now on.
+  void enter_view(std::optional<Step> at);
+
+  void begin_step(const StepWork& work);
+
+  /// The gradients were computed from `began` until `computed`, the update is made now.
+  void end_step(bool repeated, Deadline::Clock::time_point began, Deadline::Clock::time_point computed);
+
+  /// Rows of metrics that have come in.
+  void deliver_rows();
+
+  void evaluated(Step step, const Evaluation& evaluation);
+  void ended(const TrainResult& result);
+
+  /// Beside the run's other files, if there is one. Throws IoError.
+  void write_timeline() const;
+
+ private:
+  void trace(observe::StepEvent::Kind kind);
+  void start_timeline();
+  void become_chief();
+
+  JobSession& job_;
+  const Model& model_;
+  const TrainOptions& options_;
+  const cluster::Plan& plan_;
+  TrainControl& control_;
+  std::optional<observe::StepTrace> trace_;
+  std::optional<observe::StepEvent> in_progress_;     // a step that was begun, and may have taken effect or not
+  std::shared_ptr<observe::Timeline> timeline_;       // also the communicator's, which lives longer
+  std::vector<std::shared_ptr<Callback>> callbacks_;  // the chief's
+};
+
+}  // namespace trireme
