@@ -132,7 +132,7 @@ struct ReduceOptions {
   /// What each rank's values are a partial sum of: a subtree of the summation tree (LaneRange) for each rank, in
   /// lane order; the same on all ranks. Empty: rank i holds lane i. The result then depends on lanes alone, bit for
   /// bit, not on how many ranks share them.
-  std::vector<LaneRange> lanes;
+  std::vector<LaneRange> lanes = {};
   Algorithm algorithm = Algorithm::kAuto;
   bool any_order = false;  ///< allow algorithms whose sums depend on the number of ranks (ring)
 };
@@ -142,13 +142,13 @@ struct ReduceOptions {
 /// place) or do not overlap.
 struct Operation {
   OperationKind kind = OperationKind::kBarrier;
-  ConstArray in;
-  Array out;
-  ReduceOptions reduce;
-  Rank root = 0;                        ///< or the peer of send and recv
-  std::vector<std::size_t> in_counts;   ///< elements for each rank (scatter, all_to_all, reduce_scatter)
-  std::vector<std::size_t> out_counts;  ///< elements from each rank (gather, all_gather, all_to_all)
-  std::string label;                    ///< for the timeline
+  ConstArray in = {};
+  Array out = {};
+  ReduceOptions reduce = {};
+  Rank root = 0;                             ///< or the peer of send and recv
+  std::vector<std::size_t> in_counts = {};   ///< elements for each rank (scatter, all_to_all, reduce_scatter)
+  std::vector<std::size_t> out_counts = {};  ///< elements from each rank (gather, all_gather, all_to_all)
+  std::string label = {};                    ///< for the timeline
 };
 
 /// Every rank's `data` becomes the reduction over all ranks.
@@ -306,8 +306,8 @@ class Communicator {
 
 struct ConnectOptions {
   Rank rank = 0;
-  std::vector<std::string> addresses;         ///< "host:port" of every rank, by rank; this one listens at its own
-  std::string secret;                         ///< the same on all ranks, known to nobody else
+  std::vector<std::string> addresses = {};    ///< "host:port" of every rank, by rank; this one listens at its own
+  std::string secret = {};                    ///< the same on all ranks, known to nobody else
   std::string transport = "auto";             ///< shared memory within a host, TLS between hosts; or shm, tcp, tls
   std::chrono::milliseconds within{60000};    ///< how long to wait for the others
   std::chrono::milliseconds deadline{30000};  ///< of each operation

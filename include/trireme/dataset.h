@@ -19,8 +19,8 @@ namespace trireme::data {
 
 /// Samples as the model wants them. Reading into the same batch again reuses its buffers.
 struct Batch {
-  std::vector<float> features;       ///< row-major, sample after sample: size() x sample_shape
-  std::vector<std::int64_t> labels;  ///< one class per sample
+  std::vector<float> features = {};       ///< row-major, sample after sample: size() x sample_shape
+  std::vector<std::int64_t> labels = {};  ///< one class per sample
 
   std::size_t size() const { return labels.size(); }
 };
@@ -65,8 +65,8 @@ class Dataset {
 
 /// What one trains on and what one measures on.
 struct Split {
-  std::shared_ptr<const Dataset> train;
-  std::shared_ptr<const Dataset> test;
+  std::shared_ptr<const Dataset> train = {};
+  std::shared_ptr<const Dataset> test = {};
 };
 
 // ---- Sources.

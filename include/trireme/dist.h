@@ -35,8 +35,8 @@ struct ReduceOptions {
   ReduceOp op = ReduceOp::kAverage;
   /// How float32 values travel, for sums and averages. Without error feedback, which a single call has no memory for:
   /// see DistributedOptimizer.
-  codec::Spec compression;
-  std::string name;  ///< for messages; if ranks give different names, they mean different things, and are told so
+  codec::Spec compression = {};
+  std::string name = {};  ///< for messages; if ranks give different names, they mean different things, and are told so
 };
 
 /// An all_reduce on its way.
@@ -148,7 +148,7 @@ std::unique_ptr<World> init();
 using NamedParameters = torch::OrderedDict<std::string, torch::Tensor>;
 
 struct DistributedOptimizerOptions {
-  codec::Spec compression;             ///< how float32 gradients travel; with error feedback if it says so
+  codec::Spec compression = {};        ///< how float32 gradients travel; with error feedback if it says so
   std::uint32_t accumulate = 1;        ///< backward passes per step; their gradients add up, as always in torch
   ReduceOp op = ReduceOp::kAverage;    ///< or kSum
   std::size_t piece_bytes = 4u << 20;  ///< gradients are sent when this much of them is ready

@@ -11,7 +11,7 @@ namespace trireme {
 
 /// A network as the trainer uses it: its parameters, and how a batch goes through it.
 struct Model {
-  std::shared_ptr<torch::nn::Module> module;
+  std::shared_ptr<torch::nn::Module> module = {};
   std::function<torch::Tensor(const torch::Tensor& features)> forward;
 
   Model() = default;
@@ -26,8 +26,8 @@ struct Model {
 };
 
 struct NamedParameter {
-  std::string name;
-  torch::Tensor tensor;  ///< the module's own, not a copy
+  std::string name = {};
+  torch::Tensor tensor = {};  ///< the module's own, not a copy
 };
 
 /// The parameters of `module` that want gradients, in the order of registration. One that is registered under several

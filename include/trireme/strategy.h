@@ -49,7 +49,7 @@ struct StrategyChoice {
   };
 
   Kind kind = Kind::kParameterServer;
-  LocalSgdChoice local_sgd;
+  LocalSgdChoice local_sgd = {};
 
   bool uses_servers() const { return kind == Kind::kParameterServer || kind == Kind::kCentral; }
   bool operator==(const StrategyChoice&) const = default;

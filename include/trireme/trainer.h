@@ -40,15 +40,15 @@ struct Evaluation {
 
 /// What training achieved.
 struct TrainResult {
-  std::optional<Evaluation> test;
+  std::optional<Evaluation> test = {};
   Step steps = 0;
   std::uint64_t samples = 0;
   double seconds = 0;
   double samples_per_s = 0;
-  std::string parameters_sha256;               ///< of all parameters in the order of their names
-  std::string stopped_because;                 ///< empty = it ran to its end
-  std::string strategy;                        ///< "allreduce", "ps:bsp"
-  std::optional<Communication> communication;  ///< of the chief; nullopt = not counted
+  std::string parameters_sha256 = {};               ///< of all parameters in the order of their names
+  std::string stopped_because = {};                 ///< empty = it ran to its end
+  std::string strategy = {};                        ///< "allreduce", "ps:bsp"
+  std::optional<Communication> communication = {};  ///< of the chief; nullopt = not counted
 
   nlohmann::json json() const;
 };
@@ -59,7 +59,7 @@ struct RunPlan {
   Step steps_per_epoch = 0;
   std::uint64_t batch = 0;
   Lane lanes = 1;
-  std::string strategy;  ///< "allreduce", "ps:bsp"
+  std::string strategy = {};  ///< "allreduce", "ps:bsp"
 };
 
 /// What a callback may do.
@@ -107,7 +107,7 @@ enum class BestBy { kAccuracy, kLoss };
 std::shared_ptr<Callback> save_best(const std::filesystem::path& path, BestBy by = BestBy::kAccuracy);
 
 struct CheckpointOptions {
-  std::optional<Step> every;           ///< steps; nullopt = once per epoch, 0 = never, not even at the end
+  std::optional<Step> every = {};      ///< steps; nullopt = once per epoch, 0 = never, not even at the end
   std::uint32_t keep_last = 3;         ///< how many stay
   std::uint32_t keep_best = 1;         ///< and these of the best test accuracy
   std::uint64_t bytes_per_second = 0;  ///< at most, per process; 0 = as fast as the disk takes it
@@ -136,12 +136,12 @@ struct TrainOptions {
   Step warmup = 0;
   double clip_norm = 0;  ///< each lane's mean gradient is scaled down to this norm; 0 = off
 
-  cluster::StrategyChoice strategy;  ///< how gradients become an update, and where parameters live
-  ps::Consistency consistency;       ///< of strategy ps
+  cluster::StrategyChoice strategy = {};  ///< how gradients become an update, and where parameters live
+  ps::Consistency consistency = {};       ///< of strategy ps
   cluster::BufferPolicy buffers =
       cluster::BufferPolicy::kAverage;  ///< batch-norm statistics; ps keeps each worker's own
 
-  codec::Spec codec;  ///< how gradients travel; not for local-sgd, which exchanges parameters
+  codec::Spec codec = {};  ///< how gradients travel; not for local-sgd, which exchanges parameters
 
   Loss loss = cross_entropy();
   Metric metric = correct_predictions();
@@ -154,13 +154,13 @@ struct TrainOptions {
   double slowdown = 1;                      ///< experiments: this worker takes so many times as long for its gradients
   std::chrono::milliseconds least_step{0};  ///< experiments: no step takes less
 
-  CheckpointOptions checkpoint;  ///< in the run folder; a run that is started there again goes on from the newest
+  CheckpointOptions checkpoint = {};  ///< in the run folder; a run that is started there again goes on from the newest
 
   bool balance = false;      ///< lanes move from slow workers to fast ones; the result stays the same
   bool timeline = false;     ///< each worker writes what it did when into the run folder
   bool trace_steps = false;  ///< and which step it began and ended when, so that its death loses nothing of that
 
-  std::vector<std::shared_ptr<Callback>> callbacks;  ///< besides the usual files; run on the chief
+  std::vector<std::shared_ptr<Callback>> callbacks = {};  ///< besides the usual files; run on the chief
 };
 
 /// Trains a model with everybody else in the job.

@@ -12,6 +12,7 @@
 #include "trireme/metrics.h"
 #include "trireme/model.h"
 #include "trireme/optimizer.h"
+#include "trireme/parameter_server.h"
 #include "trireme/sampler.h"
 #include "trireme/strategy.h"
 #include "trireme/trainer.h"

@@ -165,6 +165,7 @@ void Membership::report(const WorkDone& work) {
   unreported_.correct += work.correct;
   unreported_.busy_s += work.busy_s;
   unreported_.lanes += work.lanes;
+  for (const auto& [name, value] : work.averages) unreported_.averages[name] = value;
 }
 
 LeaseReply Membership::lease(LeaseRequest request) {

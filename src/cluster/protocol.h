@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -99,7 +100,7 @@ struct JoinReply {
 
 /// How long the job is. A unit is one lane of one step: what an asynchronous worker takes at a time.
 struct Plan {
-  Step steps = 0;
+  Step steps = 0;  ///< 0 = only the program knows
   Step steps_per_epoch = 0;
   std::uint64_t batch = 0;
   Lane lanes = 1;
@@ -122,9 +123,10 @@ struct WorkDone {
   double loss_sum = 0;
   double correct = 0;  ///< negative = not a classification
   double lr = 0;
-  double busy_s = 0;        ///< that it computed, for
-  std::uint64_t lanes = 0;  ///< so many lanes
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(WorkDone, clock, samples, loss_sum, correct, lr, busy_s, lanes)
+  double busy_s = 0;                       ///< that it computed, for
+  std::uint64_t lanes = 0;                 ///< so many lanes
+  std::map<std::string, double> averages;  ///< loops of one's own, from the chief: the last means over all workers
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(WorkDone, clock, samples, loss_sum, correct, lr, busy_s, lanes, averages)
 };
 
 /// The clocks of all workers at one moment, from a server: it holds them back, so it knows.
@@ -231,8 +233,9 @@ struct JobStatus {
   std::string reason;  ///< why it is in that state, for people
   View view = 0;
   Plan plan;
-  MetricsRow now;       ///< over the last moments
-  Step spread_max = 0;  ///< the largest clock spread seen
+  MetricsRow now;                          ///< over the last moments
+  std::map<std::string, double> averages;  ///< see WorkDone
+  Step spread_max = 0;                     ///< the largest clock spread seen
   std::vector<Step> clocks;
   std::vector<std::uint32_t> workers;  ///< the slots of those in the view, by rank
   std::vector<std::uint32_t> servers;  ///< likewise
@@ -242,8 +245,8 @@ struct JobStatus {
   std::uint32_t wanted_workers = 0;  ///< how many there should be: the launcher starts and ends processes by it
   std::uint32_t wanted_servers = 0;
   nlohmann::json result;
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(JobStatus, state, reason, view, plan, now, spread_max, clocks, workers, servers,
-                                 others, stragglers, copies_due, wanted_workers, wanted_servers, result)
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(JobStatus, state, reason, view, plan, now, averages, spread_max, clocks, workers,
+                                 servers, others, stragglers, copies_due, wanted_workers, wanted_servers, result)
 };
 
 }  // namespace trireme::cluster

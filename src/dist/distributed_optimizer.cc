@@ -68,6 +68,8 @@ class DistributedOptimizer::Impl {
   std::vector<torch::Tensor> agree_on(const NamedParameters& named);
   void on_gradient(std::size_t i);
 
+  World::Impl& world_;
+  Step steps_ = 0;
   torch::optim::Optimizer& optimizer_;
   DistributedOptimizerOptions options_;
   Channel channel_;
@@ -82,7 +84,8 @@ class DistributedOptimizer::Impl {
 
 DistributedOptimizer::Impl::Impl(World& world, torch::optim::Optimizer& optimizer, const NamedParameters& parameters,
                                  DistributedOptimizerOptions options)
-    : optimizer_(optimizer),
+    : world_(*world.impl_),
+      optimizer_(optimizer),
       options_(options),
       channel_(world, "optimizer"),
       parameters_(agree_on(parameters)),
@@ -128,6 +131,7 @@ void DistributedOptimizer::Impl::step() {
   synchronize();
   optimizer_.step();
   synchronized_ = false;
+  world_.report_step(++steps_);
 }
 
 void DistributedOptimizer::Impl::zero_grad() {

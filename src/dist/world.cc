@@ -77,6 +77,7 @@ World::World(std::unique_ptr<Job> job) : impl_(std::make_unique<Impl>(std::move(
     for (Channel* channel : impl->channels) channel->ranks().abort(reason);
   });
   impl_->find_neighbours(this_host());
+  impl_->job->session().membership().set_plan({.lanes = size(), .strategy = "own loop"});
 }
 
 World::~World() {
@@ -109,6 +110,20 @@ void World::Impl::find_neighbours(const std::string& host) {
     if (other == ranks.rank()) local_rank = local_size;
     ++local_size;
   }
+}
+
+void World::Impl::report_step(Step made) {
+  steps = std::max(steps, made);
+  if (job) job->session().membership().report({.clock = steps});
+}
+
+void World::Impl::report_averages(const std::map<std::string, double>& means) {
+  if (!job || !job->chief()) return;
+  cluster::WorkDone work{.clock = steps};
+  for (const auto& [name, value] : means) {
+    if (!name.empty()) work.averages[name] = value;
+  }
+  job->session().membership().report(work);
 }
 
 torch::Tensor World::all_reduce(const torch::Tensor& tensor, const ReduceOptions& options) {
@@ -253,6 +268,7 @@ std::map<std::string, double> World::average(const std::map<std::string, double>
   std::map<std::string, double> means;
   std::int64_t at = 1;
   for (const auto& [name, value] : metrics) means[name] = all[at++].item<double>() / all[0].item<double>();
+  impl_->report_averages(means);
   return means;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -20,6 +21,10 @@ struct World::Impl {
   explicit Impl(std::unique_ptr<Job> joined) : job(std::move(joined)), ranks(job->ranks()) {}
 
   void find_neighbours(const std::string& host);
+
+  /// For the progress line: an optimizer has made so many steps; means over all ranks.
+  void report_step(Step made);
+  void report_averages(const std::map<std::string, double>& means);
   std::shared_ptr<FusedReduce> reduce(const std::vector<torch::Tensor>& in, const std::vector<torch::Tensor>& out,
                                       const ReduceOptions& options, bool in_background);
 
@@ -29,6 +34,7 @@ struct World::Impl {
   Rank local_rank = 0;
   std::uint32_t local_size = 1;
   std::uint32_t channels_opened = 0;
+  Step steps = 0;  // of the optimizer that has made the most
   std::mutex mutex;
   std::vector<Channel*> channels;                     // guarded by mutex: the job's failure comes from its thread
   std::vector<std::shared_ptr<FusedReduce>> reduces;  // perhaps with nobody who waits for them

@@ -41,6 +41,12 @@ observe::ProgressOptions progress_options() {
 observe::Progress describe(const JobStatus& status) {
   if (status.state == JobPhase::kGathering || status.state == JobPhase::kWaiting) return {.note = status.reason};
   const auto& now = status.now;
+  if (status.plan.steps == 0) {
+    return {.step = now.step,
+            .open_ended = true,
+            .steps_per_s = now.seconds > 0 ? static_cast<double>(now.step) / now.seconds : NAN,
+            .averages = status.averages};
+  }
   const double rate = now.step == 0 ? NAN : now.seconds / static_cast<double>(now.step);
   const Step left = status.plan.steps - std::min(status.plan.steps, now.step);
   const Step per_epoch = std::max<Step>(1, status.plan.steps_per_epoch);
@@ -384,7 +390,9 @@ class JobRunner {
       notice_end(status);
       tell_plan(status);
       tell_stragglers(status);
-      if (!spec_.quiet && status.state != JobPhase::kFinished) line_.update(describe(status));
+      // A program that has not said what it does has nothing to show.
+      const bool silent = status.state == JobPhase::kRunning && status.plan.steps == 0 && status.now.step == 0;
+      if (!spec_.quiet && !silent && status.state != JobPhase::kFinished) line_.update(describe(status));
     } catch (const Error& problem) {
       connection_.reset();
       log_debug("no word from the master", {{"reason", problem.what()}});

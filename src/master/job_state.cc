@@ -30,6 +30,7 @@ cluster::JobStatus JobState::status() const {
                             .view = view_.view,
                             .plan = plan_.value_or(cluster::Plan{}),
                             .now = metrics_.now(Clock::now()),
+                            .averages = metrics_.averages(),
                             .spread_max = metrics_.spread_max(),
                             .clocks = metrics_.clocks(),
                             .workers = {},

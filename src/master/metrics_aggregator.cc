@@ -9,6 +9,7 @@ namespace {
 constexpr auto kRecently = 3s;
 constexpr double kForget = 0.2;  // how much a new measurement weighs
 constexpr std::uint32_t kMostWorkers = 1u << 16;
+constexpr std::size_t kMostAverages = 32;  // names; nobody reads more in a line
 
 }  // namespace
 
@@ -36,6 +37,9 @@ void MetricsAggregator::add(Rank worker, const cluster::WorkDone& work, Time now
   }
   reported_step_ = std::max(reported_step_, work.clock);
   lr_ = work.lr;
+  for (const auto& [name, value] : work.averages) {
+    if (averages_.size() < kMostAverages || averages_.contains(name)) averages_[name] = value;
+  }
   if (work.samples == 0) return;
   samples_ += work.samples;
   row_sums_.add(work);

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <deque>
+#include <map>
+#include <string>
 #include <vector>
 
 #include "trireme/deadline.h"
@@ -35,6 +37,7 @@ class MetricsAggregator {
   std::vector<MetricsRow> take_rows();
 
   MetricsRow now(Time now) const;
+  const std::map<std::string, double>& averages() const { return averages_; }  ///< by name, as last told
   Step spread_max() const { return spread_max_; }
   std::vector<Step> clocks() const;
 
@@ -65,6 +68,7 @@ class MetricsAggregator {
   Step reported_step_ = 0;     // the furthest any worker has got, by its own word
   std::uint64_t samples_ = 0;  // since the start
   double lr_ = 0;
+  std::map<std::string, double> averages_;
   Sums row_sums_;  // since the last row
   Time row_start_{};
   std::deque<Recent> recent_;  // the last seconds, for the present rate and loss

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -27,6 +28,11 @@ struct Progress {
   Step clock_min = 0;          ///< clocks of the slowest and the fastest worker; both 0 = left out
   Step clock_max = 0;
   double seconds_left = kUnknown;
+
+  /// A loop of one's own, whose length nobody knows: only steps, their rate and what the program averages are shown.
+  bool open_ended = false;
+  double steps_per_s = kUnknown;
+  std::map<std::string, double> averages = {};
   std::string note = {};  ///< a few words: what is being waited for, who was lost
 };
 

@@ -106,6 +106,15 @@ std::vector<Part> all_parts(const Progress& progress, double share, bool bar, Wo
     const int columns = columns_of(text);
     parts.push_back({importance, std::move(text), columns});
   };
+  if (progress.open_ended) {
+    add(Importance::kPercent, step_text(progress, wording));
+    add(Importance::kSpeed, rate_text(progress.steps_per_s) + (wording == Wording::kFull ? " steps/s" : "/s"));
+    for (const auto& [name, value] : progress.averages) {
+      add(Importance::kLoss, fit(printable(name), kLongestNote) + fmt::format(" {:.4g}", value));
+    }
+    if (!progress.note.empty()) add(Importance::kNote, fit(printable(progress.note), kLongestNote));
+    return parts;
+  }
   add(Importance::kEpoch, epoch_text(progress));
   if (bar) parts.push_back({Importance::kBar, "", kShortestBar});
   add(Importance::kPercent, percent_text(std::floor(100 * share), 0, wording));  // down: 100 % means finished

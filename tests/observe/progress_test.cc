@@ -52,6 +52,12 @@ TEST(RenderProgress, ShowsEverythingWhereThereIsRoom) {
       "clocks 190–194  0:42 left  server 1 is slow");
 }
 
+TEST(RenderProgress, LoopOfOnesOwnShowsStepsAndWhatItAverages) {
+  const Progress progress{
+      .step = 300, .open_ended = true, .steps_per_s = 41.04, .averages = {{"loss", 0.39214}, {"accuracy", 0.87}}};
+  EXPECT_EQ(render_progress(progress, 200), "step 300  41 steps/s  accuracy 0.87  loss 0.3921");
+}
+
 TEST(RenderProgress, UnknownValuesAreDashes) {
   EXPECT_EQ(render_progress({}, 200, {.bar = false}), "epoch –  – %  step 0  – samples/s  loss –  acc – %  – left");
   EXPECT_THAT(render_progress({.epochs = 3}, 200), HasSubstr("epoch –/3"));

@@ -1,0 +1,294 @@
+#include <algorithm>
+#include <optional>
+#include <thread>
+
+#include "trireme/parameter_server.h"
+
+#include "base/error.h"
+#include "base/log.h"
+#include "job/job_session.h"
+#include "ps/client.h"
+
+namespace trireme::ps {
+namespace {
+
+constexpr auto kInitialValuesWithin = 600s;  // the chief may read them from somewhere
+
+bool is_view_failure(const std::exception& problem) {
+  return dynamic_cast<const PeerLost*>(&problem) != nullptr || dynamic_cast<const StaleView*>(&problem) != nullptr ||
+         dynamic_cast<const Timeout*>(&problem) != nullptr;
+}
+
+}  // namespace
+
+class ParameterTables::Impl {
+ public:
+  Impl(Job& job, std::vector<Table> tables, ParameterTablesOptions options)
+      : job_(job.session()), tables_(std::move(tables)), options_(std::move(options)), lanes_(initial_workers()) {
+    if (tables_.empty()) fail<InvalidArgument>("there are no tables: name at least one, with its number of elements");
+    if (job_.view().servers.empty()) {
+      fail<InvalidArgument>(
+          "this job has no servers to hold parameters: start it with trireme run --servers 1 or more");
+    }
+    for (std::uint32_t i = 0; i < tables_.size(); ++i) all_.push_back(i);
+    job_.membership().set_plan({.lanes = lanes_, .elastic = true, .strategy = "ps:" + to_string(options_.consistency)});
+    job_.on_failure([this](const std::string& reason) {
+      const std::lock_guard lock(mutex_);
+      if (client_) client_->interrupt(reason);
+    });
+    if (job_.learner()) regroup("is ready to take part");
+    in_view([this] { enter_view(); });
+  }
+
+  ~Impl() { job_.on_failure(nullptr); }
+
+  std::uint32_t index_of(std::string_view name) const {
+    const auto found = std::ranges::find(tables_, name, &Table::name);
+    if (found == tables_.end()) fail<InvalidArgument>("there is no table '{}'", name);
+    return static_cast<std::uint32_t>(found - tables_.begin());
+  }
+
+  std::span<float> parameters(std::string_view name) { return client_->parameters(index_of(name)); }
+  std::span<float> gradients(std::string_view name) { return client_->gradients(index_of(name)); }
+
+  Step initialise() {
+    in_view([this] {
+      provide_values();
+      take(client_->pull());
+    });
+    return version_;
+  }
+
+  Step pull() {
+    in_view([this] { take(client_->pull()); });
+    return version_;
+  }
+
+  void push(const PushOptions& options) {
+    if (pushed_) fail<InvalidArgument>("the last push was not waited for: call wait() first");
+    pushed_ = Push{.options = options, .step = synchronous() ? version_ : clock_, .unit = next_unit()};
+    try {
+      send();
+    } catch (const std::exception& problem) {  // `wait` goes on with the others, and sends it again
+      if (!is_view_failure(problem)) throw;
+      log_debug("a push was interrupted", {{"reason", problem.what()}});
+    }
+  }
+
+  PushResult wait() {
+    if (!pushed_) fail<InvalidArgument>("there is nothing to wait for: call push() first");
+    std::optional<StepOutcome> outcome;
+    in_view([&] { outcome = finish(); }, [&] { outcome = push_again(); });
+    pushed_.reset();
+    ++clock_;
+    const bool synchronous = options_.consistency.synchronous();
+    job_.membership().report({.clock = clock_});
+    const PushResult result{.version = version_,
+                            .counted = outcome->counted,
+                            .stop = outcome->stop || (!synchronous && job_.stop_requested())};
+    if (!result.stop && (synchronous ? outcome->regroup : job_.regroup_wanted())) {
+      regroup("others want to come or go");
+      pull_in_new_view();
+    }
+    return result;
+  }
+
+  void leave() {
+    client_->leave();
+    job_.membership().leave();
+  }
+
+  Step version() const { return version_; }
+  std::size_t bytes_moved() const { return client_->traffic().pushed_bytes + client_->traffic().pulled_bytes; }
+
+ private:
+  struct Push {
+    PushOptions options;
+    Step step = 0;  // the version that the gradients were computed on (bsp), or this worker's clock
+    std::uint64_t unit = 0;
+  };
+
+  bool synchronous() const { return options_.consistency.synchronous(); }
+
+  std::uint32_t initial_workers() const {
+    const cluster::JobEnvironment& place = job_.place();
+    return place.initial_workers > 0 ? place.initial_workers : place.workers;
+  }
+
+  /// No two pushes of a job have the same: member numbers are never given twice.
+  std::uint64_t next_unit() { return (first_member_ << 32) + clock_; }
+
+  /// Does `work` in the present view, or, when somebody is lost meanwhile, `again` in one of the next.
+  template <typename Work, typename Again>
+  void in_view(Work work, Again again) {
+    try {
+      return work();
+    } catch (const std::exception& problem) {
+      if (!is_view_failure(problem)) throw;
+      recover(problem.what());
+    }
+    for (;;) {
+      try {
+        enter_view();
+        return again();
+      } catch (const std::exception& problem) {
+        if (!is_view_failure(problem)) throw;
+        recover(problem.what());
+      }
+    }
+  }
+
+  template <typename Work>
+  void in_view(Work work) {
+    in_view(work, work);
+  }
+
+  /// Goes to the next view that can be entered.
+  void recover(std::string reason) {
+    for (;;) {
+      if (const std::string known = job_.failure(); !known.empty()) fail<PeerLost>("{}", known);
+      log_warn("goes on in another view", {{"version", version_}, {"reason", reason}});
+      try {
+        return regroup(reason);
+      } catch (const std::exception& problem) {
+        if (!is_view_failure(problem) || over_) throw;
+        reason = problem.what();
+        std::this_thread::sleep_for(10ms);  // if it is the master that fails, this will soon be known
+      }
+    }
+  }
+
+  void regroup(const std::string& reason) {
+    if (job_.regroup(reason)) return;
+    over_ = true;
+    fail<PeerLost>("the job has ended without this worker: {}", reason);
+  }
+
+  void pull_in_new_view() {
+    in_view([this] {
+      enter_view();
+      take(client_->pull());
+    });
+  }
+
+  void enter_view() {
+    const cluster::ViewInfo view = job_.view();
+    const cluster::MemberId member = view.workers[job_.rank()].id;
+    if (entered_ == view.view) return;
+    if (client_) {
+      client_->enter(view, member);
+    } else {
+      first_member_ = member;
+      auto client = std::make_unique<Client>(job_.loop(), ClientOptions{.member = member,
+                                                                        .view = view,
+                                                                        .lanes = lanes_,
+                                                                        .secret = job_.place().secret,
+                                                                        .transport = job_.place().transport});
+      const std::lock_guard lock(mutex_);
+      client_ = std::move(client);
+    }
+    // What was heard while it connected.
+    if (const std::string failure = job_.view_failure(); !failure.empty()) client_->interrupt(failure);
+    if (!std::exchange(opened_, true)) {
+      std::vector<TableSpec> specs;
+      for (const Table& table : tables_) specs.push_back({table.name, table.elements});
+      client_->open(std::move(specs), {.update = options_.optimizer,
+                                       .consistency = options_.consistency,
+                                       .placement = {},
+                                       .codec = options_.codec});
+    }
+    entered_ = view.view;
+  }
+
+  /// The servers have values when this returns.
+  void provide_values() {
+    const LoadStatus there = client_->load_status();
+    if (there.complete()) return;
+    if (job_.chief() && there.assigned == 0 && version_ == 0) return client_->assign();
+    if (job_.chief()) {
+      fail<InvalidArgument>(
+          "the parameters are lost: no server that held them is left; two servers keep copies for each other "
+          "(--servers 2)");
+    }
+    const Deadline deadline = Deadline::in(kInitialValuesWithin);
+    while (!client_->load_status().complete()) {
+      if (deadline.passed()) {
+        fail<Timeout>("the chief brought no initial values within {:.0f} s: does it call initialise()?",
+                      seconds(kInitialValuesWithin));
+      }
+      std::this_thread::sleep_for(2ms);
+    }
+  }
+
+  void take(const StepOutcome& outcome) { version_ = synchronous() ? outcome.oldest : outcome.newest; }
+
+  void send() {
+    const LaneRange lanes = job_.view().deal(lanes_)[job_.rank()];
+    client_->push(all_, {.step = pushed_->step,
+                         .unit = pushed_->unit,
+                         .lanes = lanes,
+                         .samples = pushed_->options.samples,
+                         .lr = pushed_->options.lr > 0 ? pushed_->options.lr : options_.lr,
+                         .stop = synchronous() && job_.stop_requested(),
+                         .regroup = job_.regroup_wanted()});
+  }
+
+  StepOutcome finish() {
+    const StepOutcome outcome = client_->finish();
+    take(outcome);
+    return outcome;
+  }
+
+  /// In a later view. The step may have taken effect before the failure, everywhere or on some servers only: what has
+  /// counted is not counted again.
+  StepOutcome push_again() {
+    provide_values();
+    const StepOutcome there = client_->pull();
+    if (synchronous() && there.oldest > pushed_->step) {
+      take(there);
+      return there;
+    }
+    send();
+    return finish();
+  }
+
+  JobSession& job_;
+  const std::vector<Table> tables_;
+  const ParameterTablesOptions options_;
+  const Lane lanes_;
+  std::vector<std::uint32_t> all_;  // tables
+  View entered_ = 0;
+  bool opened_ = false;  // the tables: also if that failed half-way
+  bool over_ = false;    // the job has ended
+  Step version_ = 0;     // of the parameters that are here
+  Step clock_ = 0;       // pushes of this worker
+  std::uint64_t first_member_ = 0;
+  std::optional<Push> pushed_;  // and not waited for
+  std::mutex mutex_;            // for the job's failure; only the user's thread sets the client
+  std::unique_ptr<Client> client_;
+};
+
+ParameterTables::ParameterTables(Job& job, std::vector<Table> tables, ParameterTablesOptions options)
+    : impl_(std::make_unique<Impl>(job, std::move(tables), std::move(options))) {}
+
+ParameterTables::~ParameterTables() = default;
+
+std::span<float> ParameterTables::parameters(std::string_view table) { return impl_->parameters(table); }
+
+std::span<float> ParameterTables::gradients(std::string_view table) { return impl_->gradients(table); }
+
+Step ParameterTables::initialise() { return impl_->initialise(); }
+
+Step ParameterTables::pull() { return impl_->pull(); }
+
+void ParameterTables::push(const PushOptions& options) { impl_->push(options); }
+
+PushResult ParameterTables::wait() { return impl_->wait(); }
+
+void ParameterTables::leave() { impl_->leave(); }
+
+Step ParameterTables::version() const { return impl_->version(); }
+
+std::size_t ParameterTables::bytes_moved() const { return impl_->bytes_moved(); }
+
+}  // namespace trireme::ps
