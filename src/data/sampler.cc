@@ -70,7 +70,7 @@ std::vector<std::uint64_t> Sampler::indices(Step step, Lane lane) const {
 
 Sampler::Order Sampler::order_of(std::uint64_t epoch) const {
   // Shuffling under the lock: whoever else asks meanwhile would have to do the same work.
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   if (cached_order_ == nullptr || cached_epoch_ != epoch) {
     cached_order_ = nullptr;  // lets go of the old one before the new one is made
     cached_order_ = std::make_shared<const std::vector<std::uint64_t>>(shuffled(config_.samples, config_.seed, epoch));

@@ -2,9 +2,9 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/units.h"
 
 namespace trireme::data {
@@ -50,9 +50,9 @@ class Sampler {
   std::uint64_t first_of(Step step) const;
 
   SamplerConfig config_;
-  mutable std::mutex mutex_;  ///< guards the two below
-  mutable std::uint64_t cached_epoch_ = 0;
-  mutable Order cached_order_;  ///< null until first asked for
+  mutable Mutex mutex_;
+  mutable std::uint64_t cached_epoch_ TRIREME_GUARDED_BY(mutex_) = 0;
+  mutable Order cached_order_ TRIREME_GUARDED_BY(mutex_);  ///< null until first asked for
 };
 
 }  // namespace trireme::data
