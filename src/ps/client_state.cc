@@ -25,13 +25,13 @@ class Client::Network {
       auto connection = client.peers_[i]
                             ? client.connect(server, net::network_transport(client.options_.transport, server.address))
                             : nullptr;
-      const std::lock_guard lock(client.peers_mutex_);
+      const MutexLock lock(client.peers_mutex_);
       client.network_.push_back(std::move(connection));
       if (!client.interrupted_.empty()) fail<PeerLost>("{}", client.interrupted_);
     }
   }
   ~Network() {
-    const std::lock_guard lock(client_.peers_mutex_);
+    const MutexLock lock(client_.peers_mutex_);
     for (const auto& connection : client_.network_) {
       if (connection) connection->close();  // nothing may write into our memory any more
     }
