@@ -71,7 +71,7 @@ World::World(collective::Communicator& ranks, const std::string& host) : ranks_(
 
 World::World(std::unique_ptr<Job> job) : job_(std::move(job)), ranks_(job_->ranks()) {
   job_->on_failure([this](const std::string& reason) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     for (Channel* channel : channels_) channel->ranks().abort(reason);
   });
   find_neighbours(this_host());
@@ -290,12 +290,12 @@ void World::finish() {
 
 World::Channel::Channel(World& world, const std::string& name)
     : world_(world), ranks_(world.open(name)), negotiation_(*ranks_) {
-  const std::lock_guard lock(world_.mutex_);
+  const MutexLock lock(world_.mutex_);
   world_.channels_.push_back(this);
 }
 
 World::Channel::~Channel() {
-  const std::lock_guard lock(world_.mutex_);
+  const MutexLock lock(world_.mutex_);
   std::erase(world_.channels_, this);
 }
 

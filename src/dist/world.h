@@ -2,12 +2,12 @@
 
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include <torch/torch.h>
 
+#include "base/mutex.h"
 #include "codec/spec.h"
 #include "dist/negotiation.h"
 #include "job/job.h"
@@ -149,8 +149,8 @@ class World {
   Rank local_rank_ = 0;
   std::uint32_t local_size_ = 1;
   std::uint32_t channels_opened_ = 0;
-  std::mutex mutex_;
-  std::vector<Channel*> channels_;  // guarded by mutex_: the job's failure comes from its thread
+  Mutex mutex_;
+  std::vector<Channel*> channels_ TRIREME_GUARDED_BY(mutex_);  // the job's failure comes from its thread
   std::vector<std::shared_ptr<Handle::FusedReduce>> reduces_;  // perhaps with nobody who waits for them
 };
 
