@@ -18,7 +18,7 @@ SOAK_MINUTES ?= 20
 SOAK_ARGS    ?= --strategy ps -w 3 -s 2 --model mlp --data synthetic --step-ms 50 --checkpoint-every 500 \
                 --faults kill,kill,stop,slow --roles worker,server,master --every 200
 
-.PHONY: help demo build test asan tsan bench soak check format tidy clean install install-minimal
+.PHONY: help demo build test asan tsan bench soak check format tidy thread-safety clean install install-minimal
 
 help:
 	@echo "Trireme trains neural networks on many processes."
@@ -39,6 +39,7 @@ help:
 	@echo "  make asan     all tests under AddressSanitizer and UndefinedBehaviorSanitizer"
 	@echo "  make tsan     the tests without LibTorch under ThreadSanitizer"
 	@echo "  make tidy     clang-tidy over all sources  (FILES='a.cc b.cc': only these)"
+	@echo "  make thread-safety   Clang's analysis of who holds which lock  (FILES: as above)"
 	@echo "  make format   let clang-format lay out the sources"
 	@echo "  make clean    remove build/"
 	@echo
@@ -91,6 +92,9 @@ check:
 tidy: install
 	@cmake --preset tidy >/dev/null
 	@JOBS=$(JOBS) tools/check_tidy build/tidy $(FILES)
+
+thread-safety: install
+	@JOBS=$(JOBS) tools/check_thread_safety $(FILES)
 
 format:
 	@tools/check_format --fix

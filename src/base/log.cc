@@ -20,6 +20,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/mutex.h"
 
 namespace trireme {
 namespace {
@@ -135,18 +136,18 @@ std::shared_ptr<spdlog::logger> make_logger(const LogOptions& options) {
 class Current {
  public:
   std::shared_ptr<spdlog::logger> get() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return logger_;
   }
 
   void set(std::shared_ptr<spdlog::logger> logger) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     logger_.swap(logger);
   }
 
  private:
-  std::mutex mutex_;  // guards logger_
-  std::shared_ptr<spdlog::logger> logger_ = make_logger({.level = LogLevel::kWarn});
+  Mutex mutex_;
+  std::shared_ptr<spdlog::logger> logger_ TRIREME_GUARDED_BY(mutex_) = make_logger({.level = LogLevel::kWarn});
 };
 
 Current& current() {

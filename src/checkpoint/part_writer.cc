@@ -1,14 +1,13 @@
 #include "checkpoint/part_writer.h"
 
 #include <algorithm>
-#include <condition_variable>
-#include <mutex>
 
 #include <fmt/ranges.h>
 
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/mutex.h"
 
 namespace trireme::checkpoint {
 namespace {
@@ -16,14 +15,6 @@ namespace {
 using Clock = Deadline::Clock;
 
 constexpr std::uint64_t kWriteBytes = 8 << 20;  // at once: larger ones are not faster
-
-/// Sleeps, but not longer than until `stop`.
-void sleep_until(Clock::time_point time, const std::stop_token& stop) {
-  std::mutex mutex;
-  std::condition_variable_any never;
-  std::unique_lock lock(mutex);
-  never.wait_until(lock, stop, time, [] { return false; });
-}
 
 void check_stop(const std::stop_token& stop) {
   if (stop.stop_requested()) fail<Error>("given up: the writer was closed");
@@ -51,7 +42,7 @@ class Pace {
   void wait(std::uint64_t written, const std::stop_token& stop) const {
     if (rate_ == 0) return;
     const std::chrono::duration<double> due(static_cast<double>(written) / static_cast<double>(rate_));
-    sleep_until(began_ + std::chrono::duration_cast<Clock::duration>(due), stop);
+    sleep_until(stop, began_ + std::chrono::duration_cast<Clock::duration>(due));
   }
 
  private:
@@ -111,7 +102,7 @@ void await_parts(FileSystem& files, const std::filesystem::path& folder, std::ve
           fmt::join(numbers, ", "), missing.front().parts, missing.front().step, missing.front().attempt,
           static_cast<double>(deadline.allowed().count()) / 1000, folder.string());
     }
-    sleep_until(std::min(deadline.at(), Clock::now() + nap), stop);
+    sleep_until(stop, std::min(deadline.at(), Clock::now() + nap));
   }
 }
 

@@ -110,26 +110,26 @@ bool Writer::start(PartInfo info, Staging&& staging) {
 }
 
 void Writer::hand_over(Job job) {
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   job_ = std::make_unique<Job>(std::move(job));
   changed_.notify_all();
 }
 
 Staging Writer::take_staging() {
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   Staging staging = std::move(spare_);
   staging.reset(0);
   return staging;
 }
 
 bool Writer::busy() const {
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   return job_ != nullptr;
 }
 
 std::optional<WriteReport> Writer::finish(const Deadline& deadline) {
-  std::unique_lock lock(mutex_);
-  if (!changed_.wait_until(lock, deadline.at(), [this] { return job_ == nullptr; })) {
+  const MutexLock lock(mutex_);
+  if (!changed_.wait(mutex_, deadline, [this]() TRIREME_REQUIRES(mutex_) { return job_ == nullptr; })) {
     fail<Timeout>(
         "the checkpoint of step {} is not written after {} s; the disk may be slow, or the others' parts late",
         job_->info.step, static_cast<double>(deadline.allowed().count()) / 1000);
@@ -139,10 +139,11 @@ std::optional<WriteReport> Writer::finish(const Deadline& deadline) {
 
 void Writer::work(const std::stop_token& stop) {
   ::pthread_setname_np(::pthread_self(), "checkpoint");
-  std::unique_lock lock(mutex_);
-  while (changed_.wait(lock, stop, [this] { return job_ != nullptr; })) {
+  MutexLock lock(mutex_);
+  while (changed_.wait(mutex_, stop, [this]() TRIREME_REQUIRES(mutex_) { return job_ != nullptr; })) {
+    const Job& job = *job_;  // stays as it is until we are done
     lock.unlock();
-    const WriteReport report = write(*job_, stop);
+    const WriteReport report = write(job, stop);
     if (options_.on_done) {
       try {
         options_.on_done(report);

@@ -1,11 +1,9 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -17,6 +15,7 @@
 #include "trireme/deadline.h"
 
 #include "base/bytes.h"
+#include "base/mutex.h"
 #include "checkpoint/file_system.h"
 #include "checkpoint/format.h"
 #include "checkpoint/retention.h"
@@ -111,11 +110,11 @@ class Writer {
   const WriterOptions options_;
   FileSystem& files_;
 
-  mutable std::mutex mutex_;  // guards all below
-  std::condition_variable_any changed_;
-  std::unique_ptr<Job> job_;  // in progress; the thread reads it without the lock
-  Staging spare_;
-  std::optional<WriteReport> last_;
+  mutable Mutex mutex_;
+  StoppableCondition changed_;
+  std::unique_ptr<Job> job_ TRIREME_GUARDED_BY(mutex_);  // in progress; the thread reads the job without the lock
+  Staging spare_ TRIREME_GUARDED_BY(mutex_);
+  std::optional<WriteReport> last_ TRIREME_GUARDED_BY(mutex_);
 
   std::jthread thread_;  // last: stopped and joined before anything it uses goes away
 };

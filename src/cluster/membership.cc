@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <condition_variable>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -51,7 +50,7 @@ std::shared_ptr<net::Connection> Membership::connect(const net::Address& address
 }
 
 std::shared_ptr<net::Connection> Membership::connection() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return connection_;
 }
 
@@ -76,7 +75,7 @@ Reply Membership::ask(Request kind, const Ask& body, Deadline deadline, const st
 
 void Membership::find_next_master(const std::shared_ptr<net::Connection>& lost, Deadline deadline,
                                   const std::string& reason) {
-  const std::lock_guard one_search(search_mutex_);
+  const MutexLock one_search(search_mutex_);
   if (connection() != lost) return;  // another thread has found it
   if (lost) log_warn("lost the master: looks for the next one", {{"reason", reason}});
   while (!deadline.passed() && !closing_.load()) {
@@ -85,7 +84,7 @@ void Membership::find_next_master(const std::shared_ptr<net::Connection>& lost, 
         // Where nobody listens the one before did: its successor will be somewhere else.
         auto next = connect(*address, Deadline::in(500ms), /*await_listener=*/false);
         log_info("found the master", {{"address", address->text()}});
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         connection_ = std::move(next);
         return;
       }
@@ -104,7 +103,7 @@ JoinReply Membership::join(JoinRequest request, std::chrono::milliseconds within
   request.address = options_.own_address;
   const auto reply = ask<JoinReply>(kJoin, request, Deadline::in(within), "the request to join");
   if (reply.over) return reply;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   member_ = reply.member;
   learner_ = reply.learner;
   view_ = reply.view;
@@ -124,7 +123,7 @@ bool Membership::regroup(const std::string& reason, bool done) {
 }
 
 bool Membership::learner() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return learner_;
 }
 
@@ -135,17 +134,17 @@ bool Membership::refresh_view() {
 }
 
 ViewInfo Membership::view() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return view_;
 }
 
 MemberId Membership::member() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return member_;
 }
 
 Rank Membership::rank() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto& members = options_.role == Role::kWorker ? view_.workers : view_.servers;
   const auto found = std::ranges::find(members, member_, &MemberInfo::id);
   TRIREME_CHECK(found != members.end(), "member {} is not in view {}", member_, view_.view);
@@ -157,7 +156,7 @@ void Membership::set_plan(const Plan& plan) {
 }
 
 void Membership::report(const WorkDone& work) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   unreported_.clock = work.clock;
   unreported_.lr = work.lr;
   unreported_.samples += work.samples;
@@ -195,16 +194,13 @@ void Membership::leave(const std::string& failure) {
 
 void Membership::beat(const std::stop_token& stop) {
   net::name_thread("heartbeat");
-  std::mutex mutex;
-  std::condition_variable_any wake;
-  std::unique_lock waiting(mutex);
-  while (!wake.wait_for(waiting, stop, options_.heartbeat_every, [] { return false; }) && !stop.stop_requested()) {
+  while (!sleep_for(stop, options_.heartbeat_every)) {
     try {
       send_heartbeat();
     } catch (const std::exception& problem) {
       if (stop.stop_requested()) return;
       log_error("lost the master", {{"reason", problem.what()}});
-      const std::lock_guard lock(beat_mutex_);
+      const MutexLock lock(beat_mutex_);
       tell_abort(problem.what());
       return;
     }
@@ -212,10 +208,10 @@ void Membership::beat(const std::stop_token& stop) {
 }
 
 void Membership::send_heartbeat(bool last) {
-  const std::lock_guard one_at_a_time(beat_mutex_);
+  const MutexLock one_at_a_time(beat_mutex_);
   Heartbeat heartbeat{.last = last};
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     heartbeat.member = member_;
     heartbeat.work = unreported_;
     unreported_ = {.clock = unreported_.clock, .lr = unreported_.lr};

@@ -3,11 +3,11 @@
 #include <atomic>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
 
+#include "base/mutex.h"
 #include "cluster/protocol.h"
 #include "net/connection.h"
 
@@ -111,8 +111,8 @@ class Membership {
   void beat(const std::stop_token& stop);
   void send_heartbeat(bool last = false);
   HeartbeatReply tell(const Heartbeat& heartbeat);
-  void tell_abort(const std::string& reason);  // once; with beat_mutex_
-  void tell_regroup(const HeartbeatReply& reply);
+  void tell_abort(const std::string& reason) TRIREME_REQUIRES(beat_mutex_);  // once
+  void tell_regroup(const HeartbeatReply& reply) TRIREME_REQUIRES(beat_mutex_);
   JoinReply join(JoinRequest request, std::chrono::milliseconds within);
   MemberId member() const;
 
@@ -120,18 +120,18 @@ class Membership {
   Events events_;
   net::EventLoop& loop_;
   std::atomic<bool> closing_{false};
-  std::mutex search_mutex_;  // one search for the master at a time
-  std::mutex beat_mutex_;    // one heartbeat at a time, so that rows arrive in order
-  mutable std::mutex mutex_;
-  std::shared_ptr<net::Connection> connection_;  // guarded by mutex_
-  MemberId member_ = 0;                          // guarded by mutex_
-  bool learner_ = false;                         // guarded by mutex_
-  ViewInfo view_;                                // guarded by mutex_
-  WorkDone unreported_;                          // guarded by mutex_
-  std::pair<View, Regroup> regroup_told_{0, Regroup::kNo};
-  bool stop_told_ = false;
-  bool over_told_ = false;
-  bool abort_told_ = false;
+  Mutex search_mutex_;  // one search for the master at a time
+  Mutex beat_mutex_;    // one heartbeat at a time, so that rows arrive in order
+  mutable Mutex mutex_;
+  std::shared_ptr<net::Connection> connection_ TRIREME_GUARDED_BY(mutex_);
+  MemberId member_ TRIREME_GUARDED_BY(mutex_) = 0;
+  bool learner_ TRIREME_GUARDED_BY(mutex_) = false;
+  ViewInfo view_ TRIREME_GUARDED_BY(mutex_);
+  WorkDone unreported_ TRIREME_GUARDED_BY(mutex_);
+  std::pair<View, Regroup> regroup_told_ TRIREME_GUARDED_BY(beat_mutex_){0, Regroup::kNo};
+  bool stop_told_ TRIREME_GUARDED_BY(beat_mutex_) = false;
+  bool over_told_ TRIREME_GUARDED_BY(beat_mutex_) = false;
+  bool abort_told_ TRIREME_GUARDED_BY(beat_mutex_) = false;
   std::jthread thread_;
 };
 

@@ -1,12 +1,11 @@
 #include "collective/communicator.h"
 
-#include <condition_variable>
 #include <deque>
-#include <mutex>
 #include <optional>
 #include <thread>
 
 #include "base/error.h"
+#include "base/mutex.h"
 #include "collective/native/native_backend.h"
 #include "net/event_loop.h"
 #include "net/message_codec.h"
@@ -19,14 +18,14 @@ struct Handle::State {
   Deadline deadline = Deadline::in(0s);
   Deadline::Clock::time_point not_before;
 
-  mutable std::mutex mutex;
-  std::condition_variable ended;
-  bool done = false;                      // guarded by mutex
-  std::optional<net::ErrorBody> problem;  // a value, thrown anew on each thread that asks; guarded by mutex
+  mutable Mutex mutex;
+  Condition ended;
+  bool done TRIREME_GUARDED_BY(mutex) = false;
+  std::optional<net::ErrorBody> problem TRIREME_GUARDED_BY(mutex);  // a value, thrown anew on each thread that asks
 
   void end(const std::exception_ptr& how) {
     {
-      const std::lock_guard lock(mutex);
+      const MutexLock lock(mutex);
       if (done) return;
       done = true;
       try {
@@ -41,21 +40,20 @@ struct Handle::State {
   /// Waits for its end; throws what went wrong. Bounded, because every operation before it in the queue ends by its own
   /// deadline.
   void wait_ended() {
-    std::unique_lock lock(mutex);
-    ended.wait(lock, [this] { return done; });
+    const MutexLock lock(mutex);
+    ended.wait(mutex, [this]() TRIREME_REQUIRES(mutex) { return done; });
     throw_problem();
   }
 
-  /// With mutex.
-  void throw_problem() const {
+  void throw_problem() const TRIREME_REQUIRES(mutex) {
     if (problem) net::throw_error(*problem);
   }
 };
 
 void Handle::wait(Deadline deadline) {
   TRIREME_CHECK(state_ != nullptr, "a handle of no operation");
-  std::unique_lock lock(state_->mutex);
-  if (!state_->ended.wait_until(lock, deadline.at(), [this] { return state_->done; })) {
+  const MutexLock lock(state_->mutex);
+  if (!state_->ended.wait(state_->mutex, deadline, [this]() TRIREME_REQUIRES(state_->mutex) { return state_->done; })) {
     fail<Timeout>("{} has not ended yet after {:.1f} s of waiting for it", describe(state_->operation),
                   static_cast<double>(deadline.allowed().count()) / 1000.0);
   }
@@ -70,7 +68,7 @@ void Handle::wait() {
 
 bool Handle::poll() const {
   TRIREME_CHECK(state_ != nullptr, "a handle of no operation");
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   return state_->done;
 }
 
@@ -107,12 +105,12 @@ class Communicator::Engine {
   using StatePtr = std::shared_ptr<Handle::State>;
 
   Engine(Endpoint* endpoint, std::unique_ptr<Backend> backend, CommunicatorOptions options)
-      : endpoint_(endpoint), backend_(std::move(backend)), options_(std::move(options)) {}
+      : endpoint_(endpoint), options_(std::move(options)), backend_(std::move(backend)), active_(backend_.get()) {}
 
   ~Engine() { stop("the communicator is gone"); }
 
   std::shared_ptr<Backend> backend() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return backend_;
   }
   Endpoint* endpoint() { return endpoint_; }
@@ -120,10 +118,12 @@ class Communicator::Engine {
 
   void run(Operation operation, Deadline deadline) {
     if (!is_message(operation) && options_.latency.count() == 0) {
-      const std::unique_lock turn(turn_, std::try_to_lock);
-      if (turn && idle()) {
-        validate(operation, backend_->rank(), backend_->size());
-        return run_here([&] { backend_->run(operation, deadline); });
+      if (turn_.try_lock()) {
+        const MutexLock turn(turn_, std::adopt_lock);
+        if (idle()) {
+          validate(operation, active_->rank(), active_->size());
+          return run_here([&]() TRIREME_REQUIRES(turn_) { active_->run(operation, deadline); });
+        }
       }
     }
     enqueue(std::move(operation), deadline)->wait_ended();
@@ -165,7 +165,7 @@ class Communicator::Engine {
 
   void enqueue(const StatePtr& state) {
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (!broken_.empty()) fail<PeerLost>("{}", broken_);
       queue_.push_back(state);
       busy_ = true;
@@ -176,10 +176,12 @@ class Communicator::Engine {
 
   std::shared_ptr<std::byte> allocate(std::size_t bytes) {
     std::shared_ptr<std::byte> memory;
-    const auto task = [&] { memory = backend_->allocate(bytes, Deadline::in(options_.deadline)); };
-    {
-      const std::unique_lock turn(turn_, std::try_to_lock);
-      if (turn && idle()) {
+    const auto task = [&]() TRIREME_REQUIRES(turn_) {
+      memory = active_->allocate(bytes, Deadline::in(options_.deadline));
+    };
+    if (turn_.try_lock()) {
+      const MutexLock turn(turn_, std::adopt_lock);
+      if (idle()) {
         run_here(task);
         return memory;
       }
@@ -192,7 +194,7 @@ class Communicator::Engine {
   }
 
   void set_observer(Observer observer) {
-    const std::lock_guard turn(turn_);
+    const MutexLock turn(turn_);
     observer_ = std::move(observer);
   }
 
@@ -205,7 +207,7 @@ class Communicator::Engine {
     if (endpoint_ == nullptr) fail<InvalidArgument>("only the native backend can go on in another view");
     if (view <= options_.view) fail<InvalidArgument>("view {} does not come after view {}", view, options_.view);
     stop("the communicator goes on in another view");
-    const std::lock_guard turn(turn_);
+    const MutexLock turn(turn_);
     // The old connections end now: whoever still waits for us there learns it.
     replace_backend(std::make_shared<Disconnected>(rank, static_cast<std::uint32_t>(members.size())));
     options_.rank = rank;
@@ -214,17 +216,17 @@ class Communicator::Engine {
     try {
       replace_backend(connect(*endpoint_, options_));
     } catch (const std::exception& problem) {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       broken_ = fmt::format("the group could not go on in view {}: {}", view, problem.what());
       throw;
     }
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     broken_.clear();
     busy_ = false;
   }
 
   Traffic traffic() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return sum(past_, backend_->traffic());
   }
 
@@ -245,10 +247,10 @@ class Communicator::Engine {
     return {a.operations + b.operations, a.sent_bytes + b.sent_bytes, a.shared_bytes + b.shared_bytes};
   }
 
-  /// With turn_.
-  void replace_backend(std::shared_ptr<Backend> next) {
-    const std::lock_guard lock(mutex_);
+  void replace_backend(std::shared_ptr<Backend> next) TRIREME_REQUIRES(turn_) {
+    const MutexLock lock(mutex_);
     past_ = sum(past_, backend_->traffic());
+    active_ = next.get();
     backend_.swap(next);  // the old one ends without the lock
   }
 
@@ -257,18 +259,17 @@ class Communicator::Engine {
   }
 
   bool idle() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return !busy_;
   }
 
   void throw_if_broken() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!broken_.empty()) fail<PeerLost>("{}", broken_);
   }
 
-  /// With turn_.
   template <typename Work>
-  void run_here(Work work) {
+  void run_here(Work work) TRIREME_REQUIRES(turn_) {
     throw_if_broken();
     try {
       work();
@@ -281,7 +282,7 @@ class Communicator::Engine {
   }
 
   void note_broken(const std::string& reason) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (broken_.empty()) {
       broken_ = fmt::format("the group cannot go on before it is reconfigured: {}", reason);
     }
@@ -292,10 +293,10 @@ class Communicator::Engine {
     while (!stop.stop_requested()) {
       StatePtr state;
       {
-        std::unique_lock lock(mutex_);
+        const MutexLock lock(mutex_);
         if (queue_.empty() && !posted_) {
           busy_ = false;
-          work_.wait(lock, stop, [this] { return !queue_.empty(); });
+          work_.wait(mutex_, stop, [this]() TRIREME_REQUIRES(mutex_) { return !queue_.empty(); });
           if (stop.stop_requested()) return;
         }
         if (!queue_.empty()) {
@@ -303,14 +304,14 @@ class Communicator::Engine {
           queue_.pop_front();
         }
       }
-      const std::lock_guard turn(turn_);
+      const MutexLock turn(turn_);
       if (state) carry_out(state, stop);
-      if (posted_) posted_ = backend_->progress();
+      if (posted_) posted_ = active_->progress();
     }
   }
 
-  /// With turn_, on the background thread.
-  void carry_out(const StatePtr& state, const std::stop_token& stop) {
+  /// On the background thread.
+  void carry_out(const StatePtr& state, const std::stop_token& stop) TRIREME_REQUIRES(turn_) {
     try {
       throw_if_broken();
       hold_back(state->not_before, stop);
@@ -320,14 +321,14 @@ class Communicator::Engine {
       }
       if (is_message(state->operation)) {
         posted_ = true;
-        backend_->post(state->operation, state->deadline, [this, state](const std::exception_ptr& problem) {
+        active_->post(state->operation, state->deadline, [this, state](const std::exception_ptr& problem) {
           if (problem) note_if_fatal(problem);
           state->end(problem);
         });
         return;
       }
       const auto began = Deadline::Clock::now();
-      backend_->run(state->operation, state->deadline);
+      active_->run(state->operation, state->deadline);
       if (observer_) observer_(state->operation, began, Deadline::Clock::now());
       state->end(nullptr);
     } catch (...) {
@@ -356,7 +357,7 @@ class Communicator::Engine {
   /// Ends the background thread, and every operation that has not ended.
   void stop(const std::string& reason) {
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (broken_.empty()) broken_ = reason;
     }
     backend()->abort(reason);
@@ -365,28 +366,31 @@ class Communicator::Engine {
       thread_.join();
       thread_ = {};
     }
-    const std::lock_guard turn(turn_);
-    while (posted_) posted_ = backend_->progress();  // ends what is posted: the group is broken
+    const MutexLock turn(turn_);
+    while (posted_) posted_ = active_->progress();  // ends what is posted: the group is broken
     std::deque<StatePtr> left;
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       left.swap(queue_);
     }
     for (const StatePtr& state : left) state->end(std::make_exception_ptr(PeerLost(reason)));
   }
 
   Endpoint* endpoint_;
-  std::shared_ptr<Backend> backend_;  // replaced with turn_ and mutex_: either is enough to read it
   CommunicatorOptions options_;
-  Observer observer_;
-  std::mutex turn_;      // who holds it uses the backend
-  bool posted_ = false;  // sends or receives are under way; with turn_
-  std::mutex mutex_;
-  Traffic past_;  // of earlier backends; guarded by mutex_
-  std::condition_variable_any work_;
-  std::deque<StatePtr> queue_;  // guarded by mutex_
-  bool busy_ = false;           // the background thread has something to do; guarded by mutex_
-  std::string broken_;          // why nothing works any more; guarded by mutex_
+  Mutex mutex_;
+  std::shared_ptr<Backend> backend_ TRIREME_GUARDED_BY(mutex_);  // replaced with turn_ as well
+  Traffic past_ TRIREME_GUARDED_BY(mutex_);                      // of earlier backends
+  StoppableCondition work_;
+  std::deque<StatePtr> queue_ TRIREME_GUARDED_BY(mutex_);
+  bool busy_ TRIREME_GUARDED_BY(mutex_) = false;   // the background thread has something to do
+  std::string broken_ TRIREME_GUARDED_BY(mutex_);  // why nothing works any more
+
+  Mutex turn_;
+  Backend* active_ TRIREME_GUARDED_BY(turn_);  // backend_, for the one who uses it
+  Observer observer_ TRIREME_GUARDED_BY(turn_);
+
+  bool posted_ = false;  // sends or receives are under way; the thread's own, and that of who joined it
   std::jthread thread_;
 };
 

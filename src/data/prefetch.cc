@@ -17,8 +17,8 @@ Prefetcher::Prefetcher(std::shared_ptr<const Dataset> dataset, Producer produce,
 }
 
 std::optional<Item> Prefetcher::next(const Deadline& deadline) {
-  std::unique_lock lock(mutex_);
-  if (!ready_.wait_until(lock, deadline.at(), [&] { return filled_ > 0 || ended_; })) {
+  MutexLock lock(mutex_);
+  if (!ready_.wait(mutex_, deadline, [&]() TRIREME_REQUIRES(mutex_) { return filled_ > 0 || ended_; })) {
     fail<Timeout>("no batch within {} ms: the prefetch thread {}", deadline.allowed().count(), busy_with());
   }
   if (filled_ == 0) {
@@ -39,7 +39,7 @@ void Prefetcher::stop() {
 }
 
 void Prefetcher::recycle(Batch batch) {
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   if (spare_.size() < spare_.capacity()) spare_.push_back(std::move(batch));
 }
 
@@ -61,13 +61,14 @@ void Prefetcher::run(const std::stop_token& stop) {
 
 /// False if it is time to stop instead.
 bool Prefetcher::wait_for_room(const std::stop_token& stop) {
-  std::unique_lock lock(mutex_);
-  return room_.wait(lock, stop, [&] { return filled_ < ring_.size(); }) && !stop.stop_requested();
+  const MutexLock lock(mutex_);
+  return room_.wait(mutex_, stop, [&]() TRIREME_REQUIRES(mutex_) { return filled_ < ring_.size(); }) &&
+         !stop.stop_requested();
 }
 
 /// Notes for messages what is read, and finds buffers for it.
 Batch Prefetcher::begin_read(const Work& work) {
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   reading_ = true;
   reading_step_ = work.step;
   reading_lane_ = work.lane;
@@ -79,7 +80,7 @@ Batch Prefetcher::begin_read(const Work& work) {
 
 void Prefetcher::put(Item item) {
   {
-    const std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     reading_ = false;
     ring_[(oldest_ + filled_) % ring_.size()] = std::move(item);
     ++filled_;
@@ -89,14 +90,14 @@ void Prefetcher::put(Item item) {
 
 void Prefetcher::finish(std::exception_ptr error) {
   {
-    const std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     ended_ = true;
     error_ = std::move(error);
   }
   ready_.notify_all();
 }
 
-/// Called with the lock held, and only while the ring is empty: so the thread does not wait for room.
+/// Only while the ring is empty: so the thread does not wait for room.
 std::string Prefetcher::busy_with() const {
   if (!reading_) return "still waits to be told what to read next";
   return fmt::format(

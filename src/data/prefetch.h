@@ -1,12 +1,10 @@
 #pragma once
 
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -16,6 +14,8 @@
 #include "trireme/dataset.h"
 #include "trireme/deadline.h"
 #include "trireme/types.h"
+
+#include "base/mutex.h"
 
 namespace trireme::data {
 
@@ -70,23 +70,23 @@ class Prefetcher {
   Batch begin_read(const Work& work);
   void put(Item item);
   void finish(std::exception_ptr error);
-  std::string busy_with() const;
+  std::string busy_with() const TRIREME_REQUIRES(mutex_);
 
   const std::shared_ptr<const Dataset> dataset_;
   const Producer produce_;
 
-  mutable std::mutex mutex_;  ///< guards all below, but not thread_
-  std::condition_variable ready_;
-  std::condition_variable_any room_;
-  std::vector<Item> ring_;    ///< `depth` slots
-  std::size_t oldest_ = 0;    ///< slot of the item that next() takes
-  std::size_t filled_ = 0;    ///< slots in use
-  std::vector<Batch> spare_;  ///< buffers given back
-  bool ended_ = false;        ///< the thread puts nothing any more
-  std::exception_ptr error_;  ///< why, if not by its producer's word
-  bool reading_ = false;      ///< the thread is in Dataset::read, else with its producer
-  Step reading_step_ = 0;
-  Lane reading_lane_ = 0;
+  mutable Mutex mutex_;
+  Condition ready_;
+  StoppableCondition room_;
+  std::vector<Item> ring_ TRIREME_GUARDED_BY(mutex_);    ///< `depth` slots
+  std::size_t oldest_ TRIREME_GUARDED_BY(mutex_) = 0;    ///< slot of the item that next() takes
+  std::size_t filled_ TRIREME_GUARDED_BY(mutex_) = 0;    ///< slots in use
+  std::vector<Batch> spare_ TRIREME_GUARDED_BY(mutex_);  ///< buffers given back
+  bool ended_ TRIREME_GUARDED_BY(mutex_) = false;        ///< the thread puts nothing any more
+  std::exception_ptr error_ TRIREME_GUARDED_BY(mutex_);  ///< why, if not by its producer's word
+  bool reading_ TRIREME_GUARDED_BY(mutex_) = false;      ///< the thread is in Dataset::read, else with its producer
+  Step reading_step_ TRIREME_GUARDED_BY(mutex_) = 0;
+  Lane reading_lane_ TRIREME_GUARDED_BY(mutex_) = 0;
 
   std::jthread thread_;  ///< last: its destructor stops and joins before anything it uses goes away
 };

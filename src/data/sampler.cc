@@ -1,11 +1,11 @@
 #include "trireme/sampler.h"
 
 #include <algorithm>
-#include <mutex>
 #include <numeric>
 
 #include "base/error.h"
 #include "base/lanes.h"
+#include "base/mutex.h"
 #include "base/random.h"
 
 namespace trireme::data {
@@ -47,7 +47,7 @@ class Sampler::Orders {
 
   Order of(const SamplerConfig& config, std::uint64_t epoch) {
     // Shuffling under the lock: whoever else asks meanwhile would have to do the same work.
-    const std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     if (order_ == nullptr || epoch_ != epoch) {
       order_ = nullptr;  // lets go of the old one before the new one is made
       order_ = std::make_shared<const std::vector<std::uint64_t>>(shuffled(config.samples, config.seed, epoch));
@@ -57,9 +57,9 @@ class Sampler::Orders {
   }
 
  private:
-  std::mutex mutex_;
-  std::uint64_t epoch_ = 0;  // guarded by mutex_
-  Order order_;              // guarded by mutex_; null until first asked for
+  Mutex mutex_;
+  std::uint64_t epoch_ TRIREME_GUARDED_BY(mutex_) = 0;
+  Order order_ TRIREME_GUARDED_BY(mutex_);  // null until first asked for
 };
 
 Sampler::Sampler(const SamplerConfig& config) : config_(config), orders_(std::make_shared<Orders>()) { check(config); }

@@ -73,7 +73,7 @@ World::World(collective::Communicator& ranks, const std::string& host) : impl_(s
 
 World::World(std::unique_ptr<Job> job) : impl_(std::make_unique<Impl>(std::move(job))) {
   impl_->job->session().on_failure([impl = impl_.get()](const std::string& reason) {
-    const std::lock_guard lock(impl->mutex);
+    const MutexLock lock(impl->mutex);
     for (Channel* channel : impl->channels) channel->ranks().abort(reason);
   });
   impl_->find_neighbours(this_host());
@@ -320,12 +320,12 @@ void World::finish() {
 
 Channel::Channel(World& world, const std::string& name)
     : world_(*world.impl_), ranks_(open(world_, name)), negotiation_(*ranks_) {
-  const std::lock_guard lock(world_.mutex);
+  const MutexLock lock(world_.mutex);
   world_.channels.push_back(this);
 }
 
 Channel::~Channel() {
-  const std::lock_guard lock(world_.mutex);
+  const MutexLock lock(world_.mutex);
   std::erase(world_.channels, this);
 }
 

@@ -2,12 +2,12 @@
 
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "trireme/dist.h"
 
+#include "base/mutex.h"
 #include "collective/communicator.h"
 #include "dist/negotiation.h"
 #include "job/job_session.h"
@@ -34,9 +34,9 @@ struct World::Impl {
   Rank local_rank = 0;
   std::uint32_t local_size = 1;
   std::uint32_t channels_opened = 0;
-  Step steps = 0;  // of the optimizer that has made the most
-  std::mutex mutex;
-  std::vector<Channel*> channels;                     // guarded by mutex: the job's failure comes from its thread
+  Step steps = 0;                                     // of the optimizer that has made the most
+  Mutex mutex;                                        // for the job's failure, which comes from another thread
+  std::vector<Channel*> channels;                     // changed with mutex, by the thread that owns the world
   std::vector<std::shared_ptr<FusedReduce>> reduces;  // perhaps with nobody who waits for them
 };
 

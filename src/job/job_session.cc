@@ -36,9 +36,9 @@ struct JobSession::LocalCluster {
                                    }});
         const cluster::ViewInfo view = member.view();
         server->enter(view, view.servers[member.rank()].id);
-        std::mutex mutex;
-        std::unique_lock lock(mutex);
-        std::condition_variable_any().wait(lock, stop, [] { return false; });
+        Mutex mutex;
+        const MutexLock lock(mutex);
+        StoppableCondition().wait(mutex, stop, [] { return false; });
       } catch (const std::exception& problem) {
         log_error("the server of this process failed", {{"reason", problem.what()}});
       }
@@ -96,7 +96,7 @@ JobSession::JobSession(std::optional<cluster::JobEnvironment> place)
                                   .on_stop = [this] { stop_.store(true); },
                                   .on_row =
                                       [this](const MetricsRow& row) {
-                                        const std::lock_guard lock(mutex_);
+                                        const MutexLock lock(mutex_);
                                         rows_.push_back(row);
                                       },
                                   .on_regroup = [this](View view, cluster::Regroup when,
@@ -107,7 +107,7 @@ JobSession::JobSession(std::optional<cluster::JobEnvironment> place)
 /// A guest is in no view.
 void JobSession::note_view() {
   const View entered = learner() ? 0 : view().view;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   entered_ = entered;
 }
 
@@ -146,7 +146,7 @@ collective::Communicator& JobSession::ranks() {
                                                  .bits_per_second = place_.bits_per_second,
                                                  .latency = place_.latency,
                                                  .trace_algorithms = place_.trace_algorithms});
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ranks_ = std::move(ranks);
   if (!failure_.empty()) ranks_->abort(failure_);
   if (broken_ == entered_) ranks_->abort(broken_because_);
@@ -155,12 +155,12 @@ collective::Communicator& JobSession::ranks() {
 
 void JobSession::release_ranks() {
   std::unique_ptr<collective::Communicator> ranks;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ranks.swap(ranks_);
 }
 
 std::string JobSession::view_failure() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return !failure_.empty() ? failure_ : broken_ == entered_ ? broken_because_ : "";
 }
 
@@ -173,7 +173,7 @@ bool JobSession::regroup(const std::string& reason, bool done) {
   if (!ranks_ || learner()) return true;
   const cluster::ViewInfo members = view();
   ranks_->reconfigure(rank(), members.view, members.worker_addresses());
-  const std::lock_guard lock(mutex_);  // what was heard while it connected
+  const MutexLock lock(mutex_);  // what was heard while it connected
   if (!failure_.empty()) ranks_->abort(failure_);
   if (broken_ == entered_) ranks_->abort(broken_because_);
   return true;
@@ -188,7 +188,7 @@ bool JobSession::refresh_view() {
 void JobSession::on_regroup(View view, cluster::Regroup when, const std::string& reason) {
   log_info("the workers have to meet in another view", {{"view", view}, {"reason", reason}});
   if (when == cluster::Regroup::kAfterStep) return regroup_wanted_.store(view);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   broken_ = view;
   broken_because_ = reason;
   if (entered_ != view) return;    // it will be seen when that view is entered
@@ -198,29 +198,29 @@ void JobSession::on_regroup(View view, cluster::Regroup when, const std::string&
 }
 
 std::vector<MetricsRow> JobSession::take_rows() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return std::exchange(rows_, {});
 }
 
 void JobSession::on_failure(std::function<void(const std::string&)> interrupt) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   interrupt_ = std::move(interrupt);
   if (!failure_.empty() && interrupt_) interrupt_(failure_);
 }
 
 std::string JobSession::failure() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return failure_;
 }
 
 std::string JobSession::wait_for_failure(Deadline deadline) const {
-  std::unique_lock lock(mutex_);
-  failed_.wait_until(lock, deadline.at(), [&] { return !failure_.empty(); });
+  const MutexLock lock(mutex_);
+  failed_.wait(mutex_, deadline, [&]() TRIREME_REQUIRES(mutex_) { return !failure_.empty(); });
   return failure_;
 }
 
 void JobSession::abort(const std::string& reason) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!failure_.empty()) return;
   failure_ = reason;
   log_error("the job has failed", {{"reason", reason}});

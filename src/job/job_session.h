@@ -1,12 +1,11 @@
 #pragma once
 
-#include <condition_variable>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "cluster/environment.h"
 #include "cluster/membership.h"
 #include "collective/communicator.h"
@@ -102,16 +101,16 @@ class JobSession {
   std::unique_ptr<LocalCluster> local_;
   std::atomic<bool> stop_{false};
   std::atomic<View> regroup_wanted_{0};  // the view that is to end after a step
-  mutable std::mutex mutex_;
-  mutable std::condition_variable failed_;
-  std::vector<MetricsRow> rows_;                              // guarded by mutex_
-  std::string failure_;                                       // guarded by mutex_
-  View entered_ = 0;                                          // the view this worker is in; guarded by mutex_
-  View broken_ = 0;                                           // the last view that lost a member; guarded by mutex_
-  std::string broken_because_;                                // guarded by mutex_
-  std::function<void(const std::string& reason)> interrupt_;  // guarded by mutex_
-  std::unique_ptr<collective::Communicator> ranks_;           // null until first asked for; set with mutex_
-  std::unique_ptr<cluster::Membership> membership_;           // last: its thread calls into the rest
+  mutable Mutex mutex_;
+  mutable Condition failed_;
+  std::vector<MetricsRow> rows_ TRIREME_GUARDED_BY(mutex_);
+  std::string failure_ TRIREME_GUARDED_BY(mutex_);
+  View entered_ TRIREME_GUARDED_BY(mutex_) = 0;  // the view this worker is in
+  View broken_ TRIREME_GUARDED_BY(mutex_) = 0;   // the last view that lost a member
+  std::string broken_because_ TRIREME_GUARDED_BY(mutex_);
+  std::function<void(const std::string& reason)> interrupt_ TRIREME_GUARDED_BY(mutex_);
+  std::unique_ptr<collective::Communicator> ranks_;  // null until first asked for; set with mutex_
+  std::unique_ptr<cluster::Membership> membership_;  // last: its thread calls into the rest
 };
 
 }  // namespace trireme

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "job/job_session.h"
 #include "ps/client.h"
 
@@ -33,7 +34,7 @@ class ParameterTables::Impl {
     for (std::uint32_t i = 0; i < tables_.size(); ++i) all_.push_back(i);
     job_.membership().set_plan({.lanes = lanes_, .elastic = true, .strategy = "ps:" + to_string(options_.consistency)});
     job_.on_failure([this](const std::string& reason) {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (client_) client_->interrupt(reason);
     });
     if (job_.learner()) regroup("is ready to take part");
@@ -184,7 +185,7 @@ class ParameterTables::Impl {
                                                                         .lanes = lanes_,
                                                                         .secret = job_.place().secret,
                                                                         .transport = job_.place().transport});
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       client_ = std::move(client);
     }
     // What was heard while it connected.
@@ -264,7 +265,7 @@ class ParameterTables::Impl {
   Step clock_ = 0;       // pushes of this worker
   std::uint64_t first_member_ = 0;
   std::optional<Push> pushed_;  // and not waited for
-  std::mutex mutex_;            // for the job's failure; only the user's thread sets the client
+  Mutex mutex_;                 // for the job's failure; only the user's thread sets the client
   std::unique_ptr<Client> client_;
 };
 

@@ -1,11 +1,10 @@
 #include "master/master.h"
 
-#include <condition_variable>
-#include <mutex>
 #include <optional>
 #include <thread>
 
 #include "base/error.h"
+#include "base/mutex.h"
 #include "master/job_state.h"
 
 namespace trireme::master {
@@ -38,14 +37,14 @@ class Master::Impl final : public net::RequestHandler {
   /// Asks the keeper something.
   template <typename Question>
   auto ask(Question question) const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return question(keeper_);
   }
 
   void on_request(const net::SessionPtr& session, net::InFrame frame) override {
     const auto& header = frame.header;
     const Bytes body = frame.body_bytes();
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     switch (header.kind) {
       case cluster::kJoin:
         return keeper_.join(session, header, net::decode_message<cluster::JoinRequest>(body));
@@ -80,25 +79,22 @@ class Master::Impl final : public net::RequestHandler {
   }
 
   void on_disconnect(const net::SessionPtr& session, const std::string& /*reason*/) override {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     keeper_.disconnected(session->id());
   }
 
  private:
   void watch(const std::stop_token& stop) {
     net::name_thread("master-watch");
-    std::mutex mutex;
-    std::condition_variable_any wake;
-    std::unique_lock waiting(mutex);
     while (!stop.stop_requested()) {
-      wake.wait_for(waiting, stop, 100ms, [] { return false; });
-      const std::lock_guard lock(mutex_);
+      sleep_for(stop, 100ms);
+      const MutexLock lock(mutex_);
       keeper_.tick();
     }
   }
 
-  mutable std::mutex mutex_;
-  JobState keeper_;  // guarded by mutex_
+  mutable Mutex mutex_;
+  JobState keeper_ TRIREME_GUARDED_BY(mutex_);
   std::optional<net::Service> service_;
   std::jthread watch_;
 };

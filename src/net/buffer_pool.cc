@@ -17,7 +17,7 @@ std::shared_ptr<std::byte> BufferPool::take(std::size_t bytes) {
   const std::size_t capacity = std::max<std::size_t>(4096, (bytes + 4095) / 4096 * 4096);
   Block block{nullptr, capacity};
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     // The smallest idle block that fits without wasting more than half of it.
     auto best = idle_.end();
     for (auto it = idle_.begin(); it != idle_.end(); ++it) {
@@ -45,7 +45,7 @@ std::shared_ptr<std::byte> BufferPool::take(std::size_t bytes) {
 
 void BufferPool::give_back(Block block) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (idle_bytes_ + block.capacity <= kept_bytes_) {
       idle_.push_back(block);
       idle_bytes_ += block.capacity;

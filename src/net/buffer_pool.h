@@ -1,10 +1,10 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/mutex.h"
 
 namespace trireme::net {
 
@@ -26,10 +26,10 @@ class BufferPool : public std::enable_shared_from_this<BufferPool> {
 
   void give_back(Block block);
 
-  std::mutex mutex_;
-  std::size_t kept_bytes_;
-  std::size_t idle_bytes_ = 0;
-  std::vector<Block> idle_;
+  const std::size_t kept_bytes_;
+  Mutex mutex_;
+  std::size_t idle_bytes_ TRIREME_GUARDED_BY(mutex_) = 0;
+  std::vector<Block> idle_ TRIREME_GUARDED_BY(mutex_);
 };
 
 }  // namespace trireme::net

@@ -57,7 +57,7 @@ std::shared_ptr<PendingReply> Connection::send(Request request) {
                  .hold = nullptr};
   pending->sinks_ = std::move(request.sinks);
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (closed()) fail<PeerLost>("{} is gone: {}", peer(), closed_because_);
     frame.header.request = pending->request_ = next_request_++;
     pending_.emplace(pending->request_, pending);
@@ -65,7 +65,7 @@ std::shared_ptr<PendingReply> Connection::send(Request request) {
   try {
     channel_->send(std::move(frame));
   } catch (const Error&) {  // it does not fit the channel
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     pending_.erase(pending->request_);
     throw;
   }
@@ -95,7 +95,7 @@ void Connection::close() {
 }
 
 std::shared_ptr<PendingReply> Connection::find(std::uint64_t request) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = pending_.find(request);
   return found == pending_.end() ? nullptr : found->second;
 }
@@ -120,7 +120,7 @@ void Connection::on_frame(InFrame frame) {
   if (!pending || (frame.header.flags & kReply) == 0) return;
   if ((frame.header.flags & kError) == 0 && !pending->sinks_.empty()) check_size(*pending, frame.header);
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     pending_.erase(frame.header.request);
   }
   pending->reply_ = std::move(frame);
@@ -130,7 +130,7 @@ void Connection::on_frame(InFrame frame) {
 void Connection::on_close(const std::string& reason) {
   std::map<std::uint64_t, std::shared_ptr<PendingReply>> lost;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     closed_because_ = reason;
     lost.swap(pending_);
     closed_.store(true, std::memory_order_release);

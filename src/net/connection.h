@@ -3,10 +3,10 @@
 #include <atomic>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "net/address.h"
 #include "net/buffer_pool.h"
 #include "net/channel.h"
@@ -94,10 +94,10 @@ class Connection : public FrameReceiver, public std::enable_shared_from_this<Con
   ConnectionOptions options_;
   std::shared_ptr<Channel> channel_;
   std::atomic<bool> closed_{false};
-  std::mutex mutex_;
-  std::uint64_t next_request_ = 1;                                  // guarded by mutex_
-  std::map<std::uint64_t, std::shared_ptr<PendingReply>> pending_;  // guarded by mutex_
-  std::string closed_because_;                                      // guarded by mutex_
+  Mutex mutex_;
+  std::uint64_t next_request_ TRIREME_GUARDED_BY(mutex_) = 1;
+  std::map<std::uint64_t, std::shared_ptr<PendingReply>> pending_ TRIREME_GUARDED_BY(mutex_);
+  std::string closed_because_ TRIREME_GUARDED_BY(mutex_);
 };
 
 }  // namespace trireme::net

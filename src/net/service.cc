@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "net/secure/handshake.h"
 #include "net/tcp_channel.h"
 
@@ -31,7 +32,7 @@ class Service::Impl {
   ~Impl() {
     std::set<std::shared_ptr<AcceptedSession>> sessions;
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       stopped_ = true;
       sessions.swap(sessions_);
     }
@@ -98,14 +99,14 @@ class Service::Impl {
   }
 
   void remember(const std::shared_ptr<AcceptedSession>& session) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (stopped_) fail<PeerLost>("the service stops");
     sessions_.insert(session);
   }
 
   void forget(const std::shared_ptr<AcceptedSession>& session, const std::string& reason) {
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (stopped_) return;
       sessions_.erase(session);
     }
@@ -115,9 +116,9 @@ class Service::Impl {
   ServiceOptions options_;
   RequestHandler& handler_;
   std::atomic<std::uint64_t> next_session_{1};
-  std::mutex mutex_;
-  std::set<std::shared_ptr<AcceptedSession>> sessions_;  // guarded by mutex_
-  bool stopped_ = false;                                 // guarded by mutex_
+  Mutex mutex_;
+  std::set<std::shared_ptr<AcceptedSession>> sessions_ TRIREME_GUARDED_BY(mutex_);
+  bool stopped_ TRIREME_GUARDED_BY(mutex_) = false;
   std::unique_ptr<ShmPoller> poller_;
   EventLoop loop_;
   Listener listener_;  // last: lets people in from the moment it exists

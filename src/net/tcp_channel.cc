@@ -1,10 +1,9 @@
 #include "net/tcp_channel.h"
 
-#include <condition_variable>
 #include <deque>
-#include <mutex>
 
 #include "base/error.h"
+#include "base/mutex.h"
 
 namespace trireme::net {
 namespace {
@@ -34,7 +33,7 @@ class StreamChannel final : public Channel, public std::enable_shared_from_this<
     frame.header.payload_bytes = 0;
     for (const Bytes part : frame.payload) frame.header.payload_bytes += part.size();
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (closed_) return;
       queue_.push_back(std::move(frame));
       if (writing_) return;
@@ -50,8 +49,9 @@ class StreamChannel final : public Channel, public std::enable_shared_from_this<
   std::string peer() const override { return options_.peer; }
 
   void pump(const std::atomic<bool>& done, Deadline deadline) override {
-    std::unique_lock lock(mutex_);
-    delivered_.wait_until(lock, deadline.at(), [&] { return done.load(std::memory_order_acquire) || closed_; });
+    const MutexLock lock(mutex_);
+    delivered_.wait(mutex_, deadline,
+                    [&]() TRIREME_REQUIRES(mutex_) { return done.load(std::memory_order_acquire) || closed_; });
   }
 
  private:
@@ -119,7 +119,7 @@ class StreamChannel final : public Channel, public std::enable_shared_from_this<
   /// Moves the queued frames to `batch`; false when there are none, and the write loop ends.
   bool take_batch(std::vector<OutFrame>& batch) {
     batch.clear();
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     while (!queue_.empty() && batch.size() < 16) {
       batch.push_back(std::move(queue_.front()));
       queue_.pop_front();
@@ -130,7 +130,7 @@ class StreamChannel final : public Channel, public std::enable_shared_from_this<
 
   void shut_down(const std::string& reason) {
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (closed_) return;
       closed_ = true;
       queue_.clear();
@@ -143,7 +143,7 @@ class StreamChannel final : public Channel, public std::enable_shared_from_this<
   }
 
   void notify() {
-    { const std::lock_guard lock(mutex_); }  // a waiter is either before its check or asleep
+    { const MutexLock lock(mutex_); }  // a waiter is either before its check or asleep
     delivered_.notify_all();
   }
 
@@ -151,11 +151,11 @@ class StreamChannel final : public Channel, public std::enable_shared_from_this<
   Owned stream_;
   std::weak_ptr<FrameReceiver> receiver_;
 
-  std::mutex mutex_;
-  std::condition_variable delivered_;
-  std::deque<OutFrame> queue_;  // guarded by mutex_
-  bool writing_ = false;        // guarded by mutex_
-  bool closed_ = false;         // guarded by mutex_
+  Mutex mutex_;
+  Condition delivered_;
+  std::deque<OutFrame> queue_ TRIREME_GUARDED_BY(mutex_);
+  bool writing_ TRIREME_GUARDED_BY(mutex_) = false;
+  bool closed_ TRIREME_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace

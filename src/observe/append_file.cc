@@ -29,7 +29,7 @@ AppendFile::AppendFile(FileDescriptor file, std::filesystem::path path, std::uin
     : path_(std::move(path)), file_(std::move(file)), size_(size) {}
 
 void AppendFile::append(Bytes row) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!file_) return;
   const std::size_t written = write_some(file_.get(), row);
   if (written == row.size()) {

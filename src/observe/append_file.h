@@ -3,10 +3,10 @@
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
-#include <mutex>
 
 #include "base/bytes.h"
 #include "base/file.h"
+#include "base/mutex.h"
 
 namespace trireme::observe {
 
@@ -28,9 +28,9 @@ class AppendFile {
   std::atomic<bool> healthy_ = true;
   const std::filesystem::path path_;
 
-  std::mutex mutex_;  // guards all below
-  FileDescriptor file_;
-  std::uint64_t size_;  // of the whole rows
+  Mutex mutex_;
+  FileDescriptor file_ TRIREME_GUARDED_BY(mutex_);
+  std::uint64_t size_ TRIREME_GUARDED_BY(mutex_);  // of the whole rows
 };
 
 }  // namespace trireme::observe

@@ -26,7 +26,7 @@ ProgressLine::ProgressLine(ProgressOptions options)
 ProgressLine::~ProgressLine() { clear(); }
 
 void ProgressLine::update(const Progress& progress) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   progress_ = progress;
   pending_ = true;
   const auto interval = terminal_ ? options_.redraw_every : options_.print_every;
@@ -37,7 +37,7 @@ void ProgressLine::update(const Progress& progress) {
 }
 
 void ProgressLine::print_above(std::string_view text) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::string output(shown_ ? kErase : "");
   output += text;
   output += '\n';
@@ -46,12 +46,12 @@ void ProgressLine::print_above(std::string_view text) {
 }
 
 void ProgressLine::clear() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (std::exchange(shown_, false)) write(kErase);
 }
 
 void ProgressLine::finish() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!progress_) return;
   if (pending_ || (terminal_ && !shown_)) draw();
   if (std::exchange(shown_, false)) write("\n");

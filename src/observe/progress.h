@@ -5,12 +5,13 @@
 #include <functional>
 #include <limits>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "trireme/types.h"
+
+#include "base/mutex.h"
 
 namespace trireme::observe {
 
@@ -85,18 +86,18 @@ class ProgressLine {
   void finish();
 
  private:
-  void draw();  // needs progress_
-  std::string line() const;
-  void write(std::string_view text);
+  void draw() TRIREME_REQUIRES(mutex_);               // needs progress_
+  std::string line() const TRIREME_REQUIRES(mutex_);  // needs progress_
+  void write(std::string_view text) TRIREME_REQUIRES(mutex_);
 
   const ProgressOptions options_;
   const bool terminal_;
 
-  std::mutex mutex_;  // guards all below, and the order of writing
-  std::optional<Progress> progress_;
-  std::optional<ProgressOptions::Clock::time_point> drawn_at_;
-  bool pending_ = false;  // progress_ is newer than what was drawn
-  bool shown_ = false;    // a line stands on the terminal, the cursor at its end
+  Mutex mutex_;  // also for the order of writing
+  std::optional<Progress> progress_ TRIREME_GUARDED_BY(mutex_);
+  std::optional<ProgressOptions::Clock::time_point> drawn_at_ TRIREME_GUARDED_BY(mutex_);
+  bool pending_ TRIREME_GUARDED_BY(mutex_) = false;  // progress_ is newer than what was drawn
+  bool shown_ TRIREME_GUARDED_BY(mutex_) = false;    // a line stands on the terminal, the cursor at its end
 };
 
 }  // namespace trireme::observe

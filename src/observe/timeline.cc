@@ -15,7 +15,7 @@ double microseconds(Timeline::Clock::duration time) { return std::chrono::durati
 }  // namespace
 
 void Timeline::add(Span span) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (spans_.size() < kMostSpans) {
     spans_.push_back(std::move(span));
   } else {
@@ -24,12 +24,12 @@ void Timeline::add(Span span) {
 }
 
 std::vector<Timeline::Span> Timeline::spans() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return spans_;
 }
 
 void Timeline::write(const std::filesystem::path& path) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::vector<std::string> tracks;
   nlohmann::json events = nlohmann::json::array();
   const auto title = [&](const char* what, std::size_t track, const std::string& text) {

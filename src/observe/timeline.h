@@ -2,9 +2,10 @@
 
 #include <chrono>
 #include <filesystem>
-#include <mutex>
 #include <string>
 #include <vector>
+
+#include "base/mutex.h"
 
 namespace trireme::observe {
 
@@ -38,9 +39,9 @@ class Timeline {
 
   const std::uint64_t process_;
   const std::string name_;
-  mutable std::mutex mutex_;
-  std::vector<Span> spans_;     // guarded by mutex_
-  std::uint64_t left_out_ = 0;  // guarded by mutex_
+  mutable Mutex mutex_;
+  std::vector<Span> spans_ TRIREME_GUARDED_BY(mutex_);
+  std::uint64_t left_out_ TRIREME_GUARDED_BY(mutex_) = 0;
 };
 
 /// Adds the span from its construction to its end; does nothing without a timeline.

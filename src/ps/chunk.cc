@@ -28,16 +28,12 @@ std::uint64_t digest(std::uint64_t history, const Contribution& contribution) {
 
 Chunk::Chunk(const ChunkPolicy& policy, ChunkId spot, std::span<float> parameters,
              std::atomic<std::uint64_t>* version_word)
-    : policy_(policy),
-      spot_(spot),
-      parameters_(parameters),
-      version_word_(version_word),
-      state_(optim::state_floats(policy.update.rule) * parameters.size()) {}
+    : policy_(policy), spot_(spot), parameters_(parameters), version_word_(version_word), state_(state_floats()) {}
 
 // ---- Gradients.
 
 void Chunk::push(Contribution contribution) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   check_view(contribution.view);
   check(contribution);
   if (policy_.consistency.synchronous()) {
@@ -120,7 +116,8 @@ void Chunk::finish_rounds() {
       reply.push_back(answer(*contribution, /*counted=*/true));
       reply.back().reply.regroup = regroup;
     }
-    std::erase_if(waiting_, [&](const Contribution& contribution) { return contribution.step < version_; });
+    std::erase_if(waiting_, [&](const Contribution& contribution)
+                                TRIREME_REQUIRES(mutex_) { return contribution.step < version_; });
     dispatch(std::move(forward), std::move(reply));
   }
 }
@@ -151,7 +148,7 @@ void Chunk::push_at_once(Contribution contribution) {
 void Chunk::release_held() {
   const Step slowest = slowest_clock();
   std::vector<DeferredReply> reply;
-  std::erase_if(waiting_, [&](const Contribution& held) {
+  std::erase_if(waiting_, [&](const Contribution& held) TRIREME_REQUIRES(mutex_) {
     if (!may_go_on(policy_.consistency, workers_[held.worker].clock.clock, slowest)) return false;
     reply.push_back(answer(held, held.counts));
     return true;
@@ -251,7 +248,7 @@ void Chunk::dispatch(std::optional<Forward> forward, std::vector<DeferredReply> 
 }
 
 void Chunk::pull(Contribution request) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   check_view(request.view);
   if (request.worker >= workers_.size()) {
     fail<InvalidArgument>("worker {} pulls, but the job has {} workers", request.worker, workers_.size());
@@ -262,7 +259,7 @@ void Chunk::pull(Contribution request) {
 }
 
 void Chunk::leave(Rank worker) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (worker >= workers_.size() || workers_[worker].left) return;
   workers_[worker].left = true;
   if (policy_.consistency.synchronous()) {
@@ -298,7 +295,7 @@ void Chunk::measure_spread() {
 }
 
 Chunk::Clocks Chunk::clocks() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   Clocks clocks{.finished = {}, .spread_max = spread_max_};
   for (const Worker& worker : workers_) clocks.finished.push_back(worker.reply);
   return clocks;

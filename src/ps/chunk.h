@@ -3,12 +3,12 @@
 #include <atomic>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "base/lanes.h"
+#include "base/mutex.h"
 #include "net/buffer_pool.h"
 #include "optim/update_rule.h"
 #include "ps/protocol.h"
@@ -157,8 +157,8 @@ class Chunk {
   Clocks clocks();
 
   std::uint32_t index() const { return spot_.index; }
-  std::size_t state_bytes() const { return state_.size() * sizeof(float); }
-  std::size_t image_floats() const { return parameters_.size() + state_.size(); }
+  std::size_t state_bytes() const { return state_floats() * sizeof(float); }
+  std::size_t image_floats() const { return parameters_.size() + state_floats(); }
   std::span<float> parameters() { return parameters_; }
 
  private:
@@ -174,47 +174,50 @@ class Chunk {
     std::shared_ptr<std::byte> gradient;
   };
 
-  // All with mutex_.
-  void check_view(View view) const;
-  void check(const Contribution& contribution) const;
-  void push_synchronous(Contribution contribution);
-  void push_at_once(Contribution contribution);
-  bool round_ready(std::span<const Contribution* const> round) const;
-  void finish_rounds();
-  void release_held();
-  std::optional<Forward> apply(std::span<const Contribution* const> contributions, double factor);
-  void update_parameters(const optim::UpdateInput& input, std::span<const Partial> partials, float* keep_sum);
-  DeferredReply answer(const Contribution& contribution, bool counted);
-  void dispatch(std::optional<Forward> forward, std::vector<DeferredReply> reply);
-  void dispatch_whole(std::vector<DeferredReply> reply);
-  void take(const ChunkHeader& header, std::span<const float> values);
-  std::pair<ChunkHeader, ChunkState> make_image() const;
-  void give_snapshot() const;
-  void measure_spread();
+  std::size_t state_floats() const { return optim::state_floats(policy_.update.rule) * parameters_.size(); }
+  void check_view(View view) const TRIREME_REQUIRES(mutex_);
+  void check(const Contribution& contribution) const TRIREME_REQUIRES(mutex_);
+  void push_synchronous(Contribution contribution) TRIREME_REQUIRES(mutex_);
+  void push_at_once(Contribution contribution) TRIREME_REQUIRES(mutex_);
+  bool round_ready(std::span<const Contribution* const> round) const TRIREME_REQUIRES(mutex_);
+  void finish_rounds() TRIREME_REQUIRES(mutex_);
+  void release_held() TRIREME_REQUIRES(mutex_);
+  std::optional<Forward> apply(std::span<const Contribution* const> contributions, double factor)
+      TRIREME_REQUIRES(mutex_);
+  void update_parameters(const optim::UpdateInput& input, std::span<const Partial> partials, float* keep_sum)
+      TRIREME_REQUIRES(mutex_);
+  DeferredReply answer(const Contribution& contribution, bool counted) TRIREME_REQUIRES(mutex_);
+  void dispatch(std::optional<Forward> forward, std::vector<DeferredReply> reply) TRIREME_REQUIRES(mutex_);
+  void dispatch_whole(std::vector<DeferredReply> reply) TRIREME_REQUIRES(mutex_);
+  void take(const ChunkHeader& header, std::span<const float> values) TRIREME_REQUIRES(mutex_);
+  std::pair<ChunkHeader, ChunkState> make_image() const TRIREME_REQUIRES(mutex_);
+  void give_snapshot() const TRIREME_REQUIRES(mutex_);
+  void measure_spread() TRIREME_REQUIRES(mutex_);
   static Step advance(WorkerClock& clock, Step step);
-  Step slowest_clock() const;
+  Step slowest_clock() const TRIREME_REQUIRES(mutex_);
 
   const ChunkPolicy& policy_;
   const ChunkId spot_;
   const std::span<float> parameters_;
   std::atomic<std::uint64_t>* const version_word_;
 
-  std::mutex mutex_;  // guards all below, and writes to parameters_
-  View view_ = 0;
-  std::vector<float> state_;
-  Step version_ = 0;                 // steps; some of them without samples
-  Step updates_ = 0;                 // steps that changed something: what the rule counts
-  std::uint64_t history_ = 0;        // see ChunkHeader
-  bool assigned_ = false;            // the initial values are there
-  Step snapshot_wanted_ = 0;         // a version that is to come; 0 = none
-  std::vector<Contribution> early_;  // pulls that came before them
-  bool stop_ = false;
-  UnitSet units_;                      // ssp, asp: what was applied
-  std::vector<Worker> workers_;        // by rank
-  Step spread_max_ = 0;                // see Clocks
-  std::vector<Contribution> waiting_;  // bsp: gradients not yet used; ssp: applied, but held back
-  std::shared_ptr<ReplicaLink> link_;
-  bool linked_ = false;  // the replica gets every update
+  Mutex mutex_;  // also for writes to parameters_
+  View view_ TRIREME_GUARDED_BY(mutex_) = 0;
+  std::vector<float> state_ TRIREME_GUARDED_BY(mutex_);
+  Step version_ TRIREME_GUARDED_BY(mutex_) = 0;                 // steps; some of them without samples
+  Step updates_ TRIREME_GUARDED_BY(mutex_) = 0;                 // steps that changed something: what the rule counts
+  std::uint64_t history_ TRIREME_GUARDED_BY(mutex_) = 0;        // see ChunkHeader
+  bool assigned_ TRIREME_GUARDED_BY(mutex_) = false;            // the initial values are there
+  Step snapshot_wanted_ TRIREME_GUARDED_BY(mutex_) = 0;         // a version that is to come; 0 = none
+  std::vector<Contribution> early_ TRIREME_GUARDED_BY(mutex_);  // pulls that came before them
+  bool stop_ TRIREME_GUARDED_BY(mutex_) = false;
+  UnitSet units_ TRIREME_GUARDED_BY(mutex_);                // ssp, asp: what was applied
+  std::vector<Worker> workers_ TRIREME_GUARDED_BY(mutex_);  // by rank
+  Step spread_max_ TRIREME_GUARDED_BY(mutex_) = 0;          // see Clocks
+  /// bsp: gradients not yet used; ssp: applied, but held back.
+  std::vector<Contribution> waiting_ TRIREME_GUARDED_BY(mutex_);
+  std::shared_ptr<ReplicaLink> link_ TRIREME_GUARDED_BY(mutex_);
+  bool linked_ TRIREME_GUARDED_BY(mutex_) = false;  // the replica gets every update
 };
 
 }  // namespace trireme::ps

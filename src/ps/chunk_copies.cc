@@ -15,8 +15,8 @@ namespace trireme::ps {
 void Chunk::enter(View view, std::span<const MemberId> workers, std::shared_ptr<ReplicaLink> link) {
   std::vector<Contribution> dropped;
   {
-    const std::lock_guard lock(mutex_);
-    const auto known = [&](MemberId id) {
+    const MutexLock lock(mutex_);
+    const auto known = [&](MemberId id) TRIREME_REQUIRES(mutex_) {
       return std::ranges::find(workers_, id, [](const Worker& worker) { return worker.clock.member; });
     };
     Step slowest = ~Step{0};
@@ -54,7 +54,7 @@ void Chunk::check_view(View view) const {
 }
 
 void Chunk::link(const ReplicaLink* caller, std::uint64_t replica_history) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (link_.get() != caller) return;
   linked_ = true;
   if (replica_history == history_) return;
@@ -65,7 +65,7 @@ void Chunk::link(const ReplicaLink* caller, std::uint64_t replica_history) {
 // ---- Whole chunks.
 
 void Chunk::assign(std::span<const float> values, View view, std::shared_ptr<ChunkWaiter> waiter) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   check_view(view);
   TRIREME_CHECK(values.size() == parameters_.size());
   const bool changes = version_ == 0;
@@ -87,7 +87,7 @@ void Chunk::assign(std::span<const float> values, View view, std::shared_ptr<Chu
 
 void Chunk::restore(const ChunkHeader& header, std::span<const float> values, View view,
                     std::shared_ptr<ChunkWaiter> waiter) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   check_view(view);
   take(header, values);
   std::vector<DeferredReply> reply{{std::move(waiter), {.version = version_, .stop = stop_}}};
@@ -97,13 +97,13 @@ void Chunk::restore(const ChunkHeader& header, std::span<const float> values, Vi
 }
 
 void Chunk::clear(View view) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   check_view(view);
   assigned_ = false;
 }
 
 void Chunk::install(const ChunkHeader& header, std::span<const float> values, View view) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   check_view(view);
   take(header, values);
 }
@@ -133,7 +133,7 @@ void Chunk::take(const ChunkHeader& header, std::span<const float> values) {
 }
 
 std::pair<ChunkHeader, ChunkState> Chunk::state() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return make_image();
 }
 
@@ -155,7 +155,7 @@ std::pair<ChunkHeader, ChunkState> Chunk::make_image() const {
 }
 
 bool Chunk::snapshot_at(Step version, View view) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   check_view(view);
   if (!assigned_) return false;
   if (version_ == version) {
@@ -174,12 +174,12 @@ void Chunk::give_snapshot() const {
 }
 
 std::uint64_t Chunk::history() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return history_;
 }
 
 std::pair<bool, Step> Chunk::load_status() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return {assigned_, version_};
 }
 
@@ -193,7 +193,7 @@ void Chunk::dispatch_whole(std::vector<DeferredReply> reply) {
 // ---- For backups.
 
 void Chunk::replicate(const ReplicaUpdate& update, std::span<const float> gradient, View view) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   check_view(view);
   const optim::UpdateInput input{.step = update.updates, .lr = update.lr, .gradient_scale = update.scale};
   if (!update.empty) optim::validate(input);

@@ -53,7 +53,7 @@ void Client::connect() {
         if (holds(view.shards[shard])) shard_peers_[shard] = peer.get();
       }
     }
-    const std::lock_guard lock(peers_mutex_);
+    const MutexLock lock(peers_mutex_);
     peers_.push_back(std::move(peer));
     if (!interrupted_.empty()) fail<PeerLost>("view {} is over: {}", view.view, interrupted_);
   }
@@ -74,7 +74,7 @@ void Client::close_peers() {
 void Client::enter(const cluster::ViewInfo& view, MemberId member) {
   close_peers();  // no late answer can write into our memory
   {
-    const std::lock_guard lock(peers_mutex_);
+    const MutexLock lock(peers_mutex_);
     peers_.clear();
     interrupted_.clear();
   }
@@ -350,7 +350,7 @@ void Client::copy_shared(const Peer& peer, std::span<const std::uint32_t> chunks
 }
 
 void Client::interrupt(const std::string& reason) {
-  const std::lock_guard lock(peers_mutex_);
+  const MutexLock lock(peers_mutex_);
   interrupted_ = reason;
   for (const auto& peer : peers_) {
     if (peer) peer->connection->channel().close(reason);

@@ -1,12 +1,12 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/lanes.h"
+#include "base/mutex.h"
 #include "codec/error_feedback.h"
 #include "net/connection.h"
 #include "ps/layout.h"
@@ -193,11 +193,11 @@ class Client {
   net::EventLoop& loop_;
   ClientOptions options_;
   Rank rank_ = 0;                                          // of this worker in the view
-  std::mutex peers_mutex_;                                 // for interrupt; only this thread changes them
+  Mutex peers_mutex_;                                      // for interrupt; only this thread changes them
   std::vector<std::unique_ptr<Peer>> peers_;               // by position in the view's servers; null = holds nothing
   std::vector<Peer*> shard_peers_;                         // by shard
   std::vector<std::shared_ptr<net::Connection>> network_;  // for whole chunks, while some travel; like peers_
-  std::string interrupted_;                                // guarded by peers_mutex_
+  std::string interrupted_ TRIREME_GUARDED_BY(peers_mutex_);
   bool in_place_ = true;  // all servers share memory: nothing is overwritten before all is there
   JobTables job_;
   Layout layout_;

@@ -25,13 +25,13 @@ class Client::Network {
       auto connection = client.peers_[i]
                             ? client.connect(server, net::network_transport(client.options_.transport, server.address))
                             : nullptr;
-      const std::lock_guard lock(client.peers_mutex_);
+      const MutexLock lock(client.peers_mutex_);
       client.network_.push_back(std::move(connection));
       if (!client.interrupted_.empty()) fail<PeerLost>("{}", client.interrupted_);
     }
   }
   ~Network() {
-    const std::lock_guard lock(client_.peers_mutex_);
+    const MutexLock lock(client_.peers_mutex_);
     for (const auto& connection : client_.network_) {
       if (connection) connection->close();  // nothing may write into our memory any more
     }
@@ -88,7 +88,7 @@ TablesState Client::fetch() {
     net::Connection::Request message{
         .kind = kFetch, .view = options_.view.view, .body = net::encode_message(FetchRequest{index})};
     message.sinks.push_back(range(table.parameters));
-    for (std::vector<float>& state : table.state) message.sinks.push_back(range(state));
+    for (std::vector<float>& each : table.state) message.sinks.push_back(range(each));
     return message;
   };
   Network network(*this);
@@ -172,7 +172,7 @@ void Client::restore(const TablesState& state) {
       message.payload.push_back(std::as_bytes(std::span(values).subspan(place.begin, place.count)));
     };
     add(table.parameters);
-    for (const std::vector<float>& state : table.state) add(state);
+    for (const std::vector<float>& each : table.state) add(each);
     return message;
   };
   Network network(*this);

@@ -56,16 +56,16 @@ PartSaver::PartSaver(std::filesystem::path folder)
       }) {}
 
 PartSaver::~PartSaver() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (job_) job_->stop.request_stop();
 }
 
 SaveReply PartSaver::save(const SaveRequest& request, const HeldShards& held) {
   check(request);
   const Tables& tables = held.tables();
-  std::unique_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   if (job_) job_->stop.request_stop();
-  if (!changed_.wait_for(lock, kGiveUpWithin, [this] { return !job_; })) {
+  if (!changed_.wait(mutex_, Deadline::in(kGiveUpWithin), [this]() TRIREME_REQUIRES(mutex_) { return !job_; })) {
     return {.problem = fmt::format("its part of step {} is still being written, the disk may hang", job_->step)};
   }
   SnapshotCollector& snapshots = *tables.snapshots();
@@ -87,14 +87,15 @@ SaveReply PartSaver::save(const SaveRequest& request, const HeldShards& held) {
 }
 
 void PartSaver::work(const std::stop_token& stop) {
-  std::unique_lock lock(mutex_);
-  while (changed_.wait(lock, stop, [this] { return job_.has_value(); })) {
+  MutexLock lock(mutex_);
+  while (changed_.wait(mutex_, stop, [this]() TRIREME_REQUIRES(mutex_) { return job_.has_value(); })) {
+    const Job& job = *job_;  // stays as it is until we are done
     lock.unlock();
     try {
-      write(*job_);
+      write(job);
     } catch (const std::exception& problem) {
       log_error("its part of a checkpoint failed; the checkpoint before stays valid",
-                {{"step", job_->step}, {"part", job_->request.part}, {"reason", problem.what()}});
+                {{"step", job.step}, {"part", job.request.part}, {"reason", problem.what()}});
     }
     lock.lock();
     job_.reset();

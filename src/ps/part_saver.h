@@ -1,12 +1,11 @@
 #pragma once
 
-#include <condition_variable>
 #include <filesystem>
-#include <mutex>
 #include <optional>
 #include <stop_token>
 #include <thread>
 
+#include "base/mutex.h"
 #include "ps/tables.h"
 
 namespace trireme::ps {
@@ -39,10 +38,10 @@ class PartSaver {
   void write(const Job& job) const;
 
   const std::filesystem::path folder_;
-  std::mutex mutex_;  // guards job_
-  std::condition_variable_any changed_;
-  std::optional<Job> job_;  // in progress; the thread reads it without the lock
-  std::jthread thread_;     // last: stopped and joined before anything it uses goes away
+  Mutex mutex_;
+  StoppableCondition changed_;
+  std::optional<Job> job_ TRIREME_GUARDED_BY(mutex_);  // in progress; the thread reads it without the lock
+  std::jthread thread_;                                // last: stopped and joined before anything it uses goes away
 };
 
 }  // namespace trireme::ps

@@ -45,7 +45,7 @@ void ReplicaLink::run(const std::stop_token& stop) try {
   {
     std::vector<Waiting> answers;
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       known_ = true;
       answers.swap(until_known_);
       if (on_its_way()) {
@@ -58,8 +58,8 @@ void ReplicaLink::run(const std::stop_token& stop) try {
   link_shards(/*by_view=*/false, there, stop);
   while (!stop.stop_requested()) {
     {
-      std::unique_lock lock(mutex_);
-      if (!work_.wait(lock, stop, [&] { return !sent_.empty(); })) return;
+      const MutexLock lock(mutex_);
+      if (!work_.wait(mutex_, stop, [&]() TRIREME_REQUIRES(mutex_) { return !sent_.empty(); })) return;
     }
     acknowledge_front();
   }
@@ -80,7 +80,7 @@ SyncReply ReplicaLink::connect() {
                              .deadline = Deadline::in(options_.timeout),
                              .await_listener = false});
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (failure_) std::rethrow_exception(failure_);
     connection_ = connection;
   }
@@ -110,7 +110,7 @@ void ReplicaLink::link_shards(bool by_view, const SyncReply& there, const std::s
       flush();
       for (;;) {  // let the acknowledgements keep up
         {
-          const std::lock_guard lock(mutex_);
+          const MutexLock lock(mutex_);
           if (sent_.empty()) break;
           const auto& pending = sent_.front().pending;  // null: it could not be sent
           if (pending && !pending->done() && sent_bytes_ < kBuildWindow) break;
@@ -118,7 +118,7 @@ void ReplicaLink::link_shards(bool by_view, const SyncReply& there, const std::s
         acknowledge_front();
       }
     }
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     State& state = this->state(each.number);
     state.linked = true;
     settle(state);
@@ -140,7 +140,7 @@ ReplicaLink::State& ReplicaLink::state(std::uint32_t shard) {
 void ReplicaLink::forward(std::uint32_t shard, ReplicaUpdate update, ChunkState gradient,
                           std::vector<DeferredReply> reply) {
   point(CrashPoint::kUpdated);
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   if (failure_) {
     lock.unlock();
     for (DeferredReply& each : reply) tell(shard, /*linked=*/true, std::move(each));
@@ -157,7 +157,7 @@ void ReplicaLink::forward(std::uint32_t shard, ReplicaUpdate update, ChunkState 
 
 void ReplicaLink::install(std::uint32_t shard, ChunkHeader header, ChunkState whole, std::vector<DeferredReply> reply,
                           bool initial) {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   if (failure_) {
     lock.unlock();
     for (DeferredReply& each : reply) tell(shard, /*linked=*/true, std::move(each));
@@ -176,7 +176,7 @@ void ReplicaLink::install(std::uint32_t shard, ChunkHeader header, ChunkState wh
 
 void ReplicaLink::tell(std::uint32_t shard, bool linked, DeferredReply reply) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const State& state = this->state(shard);
     const bool needed = state.by_view || state.in_sync;  // the master may rely on this copy
     if (failure_) {
@@ -198,7 +198,7 @@ void ReplicaLink::attach(Waiting waiting) {
 void ReplicaLink::flush() {
   bool sent = false;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     sent = !queue_.empty();
     send_queue();
   }
@@ -231,7 +231,7 @@ void ReplicaLink::acknowledge_front() {
   std::shared_ptr<net::PendingReply> pending;
   std::shared_ptr<net::Connection> connection;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (sent_.empty()) return;
     pending = sent_.front().pending;
     connection = connection_;
@@ -240,7 +240,7 @@ void ReplicaLink::acknowledge_front() {
   connection->wait(pending, Deadline::in(options_.timeout), "an update");
   Message message;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (failure_) return;  // closed meanwhile: everybody was refused
     message = std::move(sent_.front());
     sent_.pop_front();
@@ -265,7 +265,7 @@ void ReplicaLink::give_up(const std::exception& problem) {
   std::exception_ptr failure;
   const bool stale = dynamic_cast<const StaleView*>(&problem) != nullptr;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (failure_) return;
     failed_because_ = problem.what();
     failure_ = stale ? std::make_exception_ptr(StaleView(failed_because_))
@@ -297,7 +297,7 @@ void ReplicaLink::close(const std::string& reason) {
 }
 
 std::vector<cluster::ShardReport> ReplicaLink::reports() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::vector<cluster::ShardReport> reports;
   for (const State& state : states_) {
     reports.push_back({.shard = state.number,

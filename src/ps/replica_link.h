@@ -1,14 +1,13 @@
 #pragma once
 
-#include <condition_variable>
 #include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/mutex.h"
 #include "cluster/assignment.h"
 #include "net/connection.h"
 #include "ps/chunk.h"
@@ -71,7 +70,7 @@ class ReplicaLink {
                bool initial);
 
   /// An answer that tells of what is there already: goes out when the backup has all of that.
-  void tell(std::uint32_t shard, bool linked, DeferredReply reply);
+  void tell(std::uint32_t shard, bool linked, DeferredReply reply) TRIREME_EXCLUDES(mutex_);
 
   /// Sends what has come together: once for all chunks of a request. Never blocks.
   void flush();
@@ -115,32 +114,33 @@ class ReplicaLink {
   void run(const std::stop_token& stop);
   SyncReply connect();
   void link_shards(bool by_view, const SyncReply& there, const std::stop_token& stop);
-  void acknowledge_front();
-  void give_up(const std::exception& problem);
+  void acknowledge_front() TRIREME_EXCLUDES(mutex_);
+  void give_up(const std::exception& problem) TRIREME_EXCLUDES(mutex_);
   void point(CrashPoint at) const {
     if (options_.on_point) options_.on_point(at);
   }
-  State& state(std::uint32_t shard);
-  void send_queue();             // with mutex_
-  void attach(Waiting waiting);  // with mutex_; there is a message on its way
-  bool on_its_way() const { return !queue_.empty() || !sent_.empty(); }
-  void settle(State& state) const;  // with mutex_
+  State& state(std::uint32_t shard) TRIREME_REQUIRES(mutex_);
+  void send_queue() TRIREME_REQUIRES(mutex_);
+  void attach(Waiting waiting) TRIREME_REQUIRES(mutex_);  // there is a message on its way
+  bool on_its_way() const TRIREME_REQUIRES(mutex_) { return !queue_.empty() || !sent_.empty(); }
+  void settle(State& state) const TRIREME_REQUIRES(mutex_);
 
   net::EventLoop& loop_;
   const ReplicaLinkOptions options_;
   const std::vector<ReplicatedShard> shards_;
 
-  mutable std::mutex mutex_;  // guards all below but the thread
-  std::condition_variable_any work_;
-  std::shared_ptr<net::Connection> connection_;
-  std::vector<State> states_;  // one per shard
-  std::deque<Message> queue_;  // not sent yet
-  std::deque<Message> sent_;   // in the order of their answers
-  std::size_t sent_bytes_ = 0;
-  std::vector<Waiting> until_known_;  // answers of shards in sync by the view, until we know what the backup has
-  bool known_ = false;
-  std::exception_ptr failure_;  // set once: there is no backup any more
-  std::string failed_because_;
+  mutable Mutex mutex_;
+  StoppableCondition work_;
+  std::shared_ptr<net::Connection> connection_ TRIREME_GUARDED_BY(mutex_);
+  std::vector<State> states_ TRIREME_GUARDED_BY(mutex_);  // one per shard
+  std::deque<Message> queue_ TRIREME_GUARDED_BY(mutex_);  // not sent yet
+  std::deque<Message> sent_ TRIREME_GUARDED_BY(mutex_);   // in the order of their answers
+  std::size_t sent_bytes_ TRIREME_GUARDED_BY(mutex_) = 0;
+  /// Answers of shards in sync by the view, until we know what the backup has.
+  std::vector<Waiting> until_known_ TRIREME_GUARDED_BY(mutex_);
+  bool known_ TRIREME_GUARDED_BY(mutex_) = false;
+  std::exception_ptr failure_ TRIREME_GUARDED_BY(mutex_);  // set once: there is no backup any more
+  std::string failed_because_ TRIREME_GUARDED_BY(mutex_);
   std::atomic<bool> ended_{false};
   std::jthread thread_;
 };

@@ -47,7 +47,7 @@ class Server::Impl final : public net::RequestHandler {
   const net::Address& address() const { return service_->address(); }
 
   void enter(const cluster::ViewInfo& view, MemberId self) {
-    const std::lock_guard lock(enter_mutex_);
+    const MutexLock lock(enter_mutex_);
     enter_locked(view, self);
   }
 
@@ -118,7 +118,7 @@ class Server::Impl final : public net::RequestHandler {
 
  private:
   std::shared_ptr<const HeldShards> held() const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return held_;
   }
 
@@ -136,7 +136,7 @@ class Server::Impl final : public net::RequestHandler {
 
   // ---- Views.
 
-  void enter_locked(const cluster::ViewInfo& view, MemberId self) {
+  void enter_locked(const cluster::ViewInfo& view, MemberId self) TRIREME_REQUIRES(enter_mutex_) {
     const View ours = view_.load();
     if (view.view < ours) {
       fail<StaleView>("server {} is in view {}, the request in view {}: rejoin the job", options_.rank, ours,
@@ -160,7 +160,7 @@ class Server::Impl final : public net::RequestHandler {
     if (tables_) hold();
   }
 
-  void create_tables(const JobTables& job) {
+  void create_tables(const JobTables& job) TRIREME_REQUIRES(enter_mutex_) {
     auto tables = std::make_shared<Tables>(job, options_.service.pool, /*snapshots=*/saver_.has_value());
     if (view_.load() != 0) tables->check_view(info_);
     tables_ = std::move(tables);
@@ -168,7 +168,7 @@ class Server::Impl final : public net::RequestHandler {
   }
 
   /// Takes the places that the present view gives this server.
-  void hold() {
+  void hold() TRIREME_REQUIRES(enter_mutex_) {
     if (!peers_) peers_ = std::make_unique<net::EventLoop>("server-peers");
     const auto before = held();
     const auto now = std::make_shared<HeldShards>(tables_, info_, self_, before.get(), *peers_,
@@ -179,7 +179,7 @@ class Server::Impl final : public net::RequestHandler {
                                                                      .timeout = options_.replica_timeout,
                                                                      .on_point = options_.on_point});
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       held_ = now;
     }
     std::erase_if(links_, [](const auto& link) { return link->ended(); });
@@ -213,7 +213,7 @@ class Server::Impl final : public net::RequestHandler {
     }
     std::shared_ptr<const HeldShards> held;
     {
-      const std::lock_guard lock(enter_mutex_);
+      const MutexLock lock(enter_mutex_);
       if (tables_) {
         tables_->check_same(request.job);
       } else {  // all of it is checked before any of it is kept
@@ -355,14 +355,15 @@ class Server::Impl final : public net::RequestHandler {
 
   ServerOptions options_;
   std::atomic<View> view_{0};
-  std::mutex enter_mutex_;                // one change of view at a time; guards the four below
-  std::shared_ptr<const Tables> tables_;  // set once
-  cluster::ViewInfo info_;
-  MemberId self_ = 0;
-  std::vector<std::shared_ptr<ReplicaLink>> links_;  // whose threads may run, of former views too: joined here
-  mutable std::mutex mutex_;
-  std::shared_ptr<const HeldShards> held_;  // guarded by mutex_
-  std::unique_ptr<net::EventLoop> peers_;   // for the replicas
+  Mutex enter_mutex_;                                                      // one change of view at a time
+  std::shared_ptr<const Tables> tables_ TRIREME_GUARDED_BY(enter_mutex_);  // set once
+  cluster::ViewInfo info_ TRIREME_GUARDED_BY(enter_mutex_);
+  MemberId self_ TRIREME_GUARDED_BY(enter_mutex_) = 0;
+  /// Whose threads may run, of former views too: joined here.
+  std::vector<std::shared_ptr<ReplicaLink>> links_ TRIREME_GUARDED_BY(enter_mutex_);
+  mutable Mutex mutex_;
+  std::shared_ptr<const HeldShards> held_ TRIREME_GUARDED_BY(mutex_);
+  std::unique_ptr<net::EventLoop> peers_ TRIREME_GUARDED_BY(enter_mutex_);  // for the replicas
   std::optional<boost::asio::thread_pool> compute_;
   std::optional<PartSaver> saver_;
   std::optional<net::Service> service_;

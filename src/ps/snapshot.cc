@@ -7,7 +7,7 @@
 namespace trireme::ps {
 
 void SnapshotCollector::expect(View view, std::set<std::uint32_t> chunks) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   view_ = view;
   expected_ = std::move(chunks);
   pieces_.clear();
@@ -16,11 +16,13 @@ void SnapshotCollector::expect(View view, std::set<std::uint32_t> chunks) {
 }
 
 void SnapshotCollector::add(const ChunkHeader& header, ChunkState state) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!expected_.contains(header.chunk)) return;
   pieces_[header.version].insert_or_assign(header.chunk, Piece{header.updates, std::move(state)});
   if (!complete(header.version)) return;
-  std::erase_if(pieces_, [&](const auto& other) { return other.first < header.version && other.first != wanted_; });
+  std::erase_if(pieces_, [&, wanted = wanted_](const auto& other) {
+    return other.first < header.version && other.first != wanted;
+  });
   changed_.notify_all();
 }
 
@@ -30,7 +32,7 @@ bool SnapshotCollector::complete(Step version) const {
 }
 
 std::vector<std::uint32_t> SnapshotCollector::want(Step version, View view) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (view != view_) fail<StaleView>("this server is in view {}, the request in view {}: rejoin the job", view_, view);
   wanted_ = version;
   const auto found = pieces_.find(version);
@@ -42,7 +44,7 @@ std::vector<std::uint32_t> SnapshotCollector::want(Step version, View view) {
 }
 
 Step SnapshotCollector::updates(Step version) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   Step updates = 0;
   if (const auto found = pieces_.find(version); found != pieces_.end()) {
     for (const auto& [chunk, piece] : found->second) updates = std::max(updates, piece.updates);
@@ -51,8 +53,9 @@ Step SnapshotCollector::updates(Step version) const {
 }
 
 std::optional<Snapshot> SnapshotCollector::take(const Deadline& deadline, const std::stop_token& stop) {
-  std::unique_lock lock(mutex_);
-  const bool settled = changed_.wait_until(lock, stop, deadline.at(), [&] { return !wanted_ || complete(*wanted_); });
+  const MutexLock lock(mutex_);
+  const bool settled =
+      changed_.wait(mutex_, stop, deadline, [&]() TRIREME_REQUIRES(mutex_) { return !wanted_ || complete(*wanted_); });
   const std::optional<Step> version = std::exchange(wanted_, std::nullopt);
   if (!settled || !version) return std::nullopt;
   Snapshot snapshot{.version = *version, .chunks = {}};
@@ -62,7 +65,7 @@ std::optional<Snapshot> SnapshotCollector::take(const Deadline& deadline, const 
 }
 
 void SnapshotCollector::forget() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   wanted_.reset();
 }
 

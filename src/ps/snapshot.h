@@ -1,8 +1,6 @@
 #pragma once
 
-#include <condition_variable>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <stop_token>
@@ -10,6 +8,7 @@
 
 #include "trireme/deadline.h"
 
+#include "base/mutex.h"
 #include "ps/chunk.h"
 
 namespace trireme::ps {
@@ -50,14 +49,14 @@ class SnapshotCollector {
   };
   using Pieces = std::map<std::uint32_t, Piece>;  // by chunk
 
-  bool complete(Step version) const;  // with mutex_
+  bool complete(Step version) const TRIREME_REQUIRES(mutex_);
 
-  mutable std::mutex mutex_;  // guards all below
-  std::condition_variable_any changed_;
-  View view_ = 0;
-  std::set<std::uint32_t> expected_;
-  std::map<Step, Pieces> pieces_;  // by version
-  std::optional<Step> wanted_;
+  mutable Mutex mutex_;
+  StoppableCondition changed_;
+  View view_ TRIREME_GUARDED_BY(mutex_) = 0;
+  std::set<std::uint32_t> expected_ TRIREME_GUARDED_BY(mutex_);
+  std::map<Step, Pieces> pieces_ TRIREME_GUARDED_BY(mutex_);  // by version
+  std::optional<Step> wanted_ TRIREME_GUARDED_BY(mutex_);
 };
 
 }  // namespace trireme::ps

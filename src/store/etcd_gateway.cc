@@ -31,8 +31,9 @@ EtcdGateway::EtcdGateway(const std::vector<net::Address>& members) {
 }
 
 EtcdGateway::Turn::Turn(EtcdGateway& gateway, const std::string& path, Deadline deadline) : gateway_(gateway) {
-  std::unique_lock lock(gateway_.mutex_);
-  if (!gateway_.free_.wait_until(lock, deadline.at(), [&] { return !gateway_.taken_; })) {
+  const MutexLock lock(gateway_.mutex_);
+  if (!gateway_.free_.wait(gateway_.mutex_, deadline,
+                           [&]() TRIREME_REQUIRES(gateway_.mutex_) { return !gateway_.taken_; })) {
     fail<Timeout>("{} did not get its turn within {} ms: etcd takes long over other questions", path,
                   deadline.allowed().count());
   }
@@ -40,7 +41,7 @@ EtcdGateway::Turn::Turn(EtcdGateway& gateway, const std::string& path, Deadline 
 }
 
 EtcdGateway::Turn::~Turn() {
-  const std::lock_guard lock(gateway_.mutex_);
+  const MutexLock lock(gateway_.mutex_);
   gateway_.taken_ = false;
   gateway_.free_.notify_one();
 }

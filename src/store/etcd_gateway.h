@@ -1,7 +1,5 @@
 #pragma once
 
-#include <condition_variable>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -10,6 +8,7 @@
 #include "trireme/deadline.h"
 
 #include "base/error.h"
+#include "base/mutex.h"
 #include "net/http_client.h"
 
 namespace trireme::store {
@@ -60,9 +59,9 @@ class EtcdGateway {
     EtcdGateway& gateway_;
   };
 
-  std::mutex mutex_;
-  std::condition_variable free_;
-  bool taken_ = false;                    // guarded by mutex_
+  Mutex mutex_;
+  Condition free_;
+  bool taken_ TRIREME_GUARDED_BY(mutex_) = false;
   std::vector<net::HttpClient> members_;  // whoever has the turn, as the next
   std::size_t current_ = 0;
 };

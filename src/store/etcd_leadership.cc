@@ -1,7 +1,5 @@
 #include "store/etcd_leadership.h"
 
-#include <condition_variable>
-
 #include "base/error.h"
 #include "base/log.h"
 #include "net/event_loop.h"
@@ -35,11 +33,8 @@ void EtcdLeadership::renewed(Clock::time_point asked, std::chrono::milliseconds 
 void EtcdLeadership::keep_alive(const std::stop_token& stop) {
   net::name_thread("store lease");
   const std::chrono::milliseconds ttl = lease_.ttl;
-  std::mutex mutex;
-  std::condition_variable_any wake;
-  std::unique_lock waiting(mutex);
   bool troubled = false;
-  while (!wake.wait_for(waiting, stop, ttl / 4, [] { return false; }) && !stop.stop_requested() && !over_) {
+  while (!sleep_for(stop, ttl / 4) && !over_) {
     const auto asked = Clock::now();
     const Clock::duration left = sure_until_.load() - asked;
     try {
@@ -59,7 +54,7 @@ void EtcdLeadership::keep_alive(const std::stop_token& stop) {
 
 void EtcdLeadership::commit(const Changes& changes) {
   check_changes(changes);
-  const std::lock_guard lock(commit_mutex_);
+  const MutexLock lock(commit_mutex_);
   if (over_) end("it was given up, or its lease ran out");
   // A commit that failed may lie in a member that hangs, and be done much later. It expects the version that it knew:
   // raising that settles the matter, whether by the late commit itself or by an empty one that takes its place.

@@ -2,9 +2,9 @@
 
 #include <atomic>
 #include <chrono>
-#include <mutex>
 #include <thread>
 
+#include "base/mutex.h"
 #include "store/etcd_client.h"
 #include "store/store.h"
 
@@ -39,7 +39,7 @@ class EtcdLeadership : public Leadership {
  private:
   void keep_alive(const std::stop_token& stop);
   void renewed(Deadline::Clock::time_point asked, std::chrono::milliseconds ttl);
-  void write(const Changes& changes, Deadline deadline);  // with commit_mutex_
+  void write(const Changes& changes, Deadline deadline) TRIREME_REQUIRES(commit_mutex_);
   [[noreturn]] void end(const std::string& reason);
 
   const EtcdKeys keys_;
@@ -50,10 +50,11 @@ class EtcdLeadership : public Leadership {
   std::atomic<bool> over_ = false;
   std::atomic<Deadline::Clock::time_point> sure_until_;
 
-  std::mutex commit_mutex_;
-  EtcdClient commits_;        // guarded by commit_mutex_, as the following two
-  std::int64_t version_ = 1;  // of the leader's key: it counts our commits
-  bool unsettled_ = false;    // the last commit failed: whether it was done, or will be, is not known
+  Mutex commit_mutex_;
+  EtcdClient commits_ TRIREME_GUARDED_BY(commit_mutex_);
+  std::int64_t version_ TRIREME_GUARDED_BY(commit_mutex_) = 1;  // of the leader's key: it counts our commits
+  /// The last commit failed: whether it was done, or will be, is not known.
+  bool unsettled_ TRIREME_GUARDED_BY(commit_mutex_) = false;
 
   EtcdClient renewals_;  // of its own, so that a slow commit does not cost the lease
   std::jthread thread_;

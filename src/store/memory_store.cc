@@ -1,25 +1,23 @@
 #include "store/memory_store.h"
 
-#include <condition_variable>
-#include <mutex>
-
 #include "base/error.h"
+#include "base/mutex.h"
 
 namespace trireme::store {
 
 struct MemorySpace::State {
-  std::mutex mutex;
-  std::condition_variable changed;             // who leads, or whether it can be reached
-  std::map<std::string, std::string> entries;  // the rest is guarded by mutex
-  std::optional<Leader> leader;
-  std::uint64_t last_term = 0;
-  bool reachable = true;
+  Mutex mutex;
+  Condition changed;  // who leads, or whether it can be reached
+  std::map<std::string, std::string> entries TRIREME_GUARDED_BY(mutex);
+  std::optional<Leader> leader TRIREME_GUARDED_BY(mutex);
+  std::uint64_t last_term TRIREME_GUARDED_BY(mutex) = 0;
+  bool reachable TRIREME_GUARDED_BY(mutex) = true;
 
-  void check_reachable() const {
+  void check_reachable() const TRIREME_REQUIRES(mutex) {
     if (!reachable) fail<IoError>("the memory store is out of reach: its test said so");
   }
-  bool led_in(std::uint64_t term) const { return leader && leader->term == term; }
-  void end(std::uint64_t term) {
+  bool led_in(std::uint64_t term) const TRIREME_REQUIRES(mutex) { return leader && leader->term == term; }
+  void end(std::uint64_t term) TRIREME_REQUIRES(mutex) {
     if (!led_in(term)) return;
     leader.reset();
     changed.notify_all();
@@ -30,13 +28,13 @@ MemorySpace::MemorySpace() : state_(std::make_unique<State>()) {}
 MemorySpace::~MemorySpace() = default;
 
 void MemorySpace::set_reachable(bool reachable) {
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   state_->reachable = reachable;
   state_->changed.notify_all();
 }
 
 void MemorySpace::depose() {
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   state_->leader.reset();
   state_->changed.notify_all();
 }
@@ -47,25 +45,25 @@ class MemoryLeadership : public Leadership {
  public:
   MemoryLeadership(std::shared_ptr<MemorySpace> space, std::uint64_t term) : space_(std::move(space)), term_(term) {}
   ~MemoryLeadership() override {
-    const std::lock_guard lock(state().mutex);
+    const MutexLock lock(state().mutex);
     state().end(term_);
   }
 
   std::uint64_t term() const override { return term_; }
 
   bool leading() const override {
-    const std::lock_guard lock(state().mutex);
+    const MutexLock lock(state().mutex);
     return state().reachable && state().led_in(term_);
   }
 
   bool over() const override {
-    const std::lock_guard lock(state().mutex);
+    const MutexLock lock(state().mutex);
     return !state().led_in(term_);
   }
 
   void commit(const Changes& changes) override {
     check_changes(changes);
-    const std::lock_guard lock(state().mutex);
+    const MutexLock lock(state().mutex);
     state().check_reachable();
     if (!state().led_in(term_)) fail<StaleView>("the leadership of term {} is over: campaign again", term_);
     for (const auto& [key, value] : changes) {
@@ -78,7 +76,7 @@ class MemoryLeadership : public Leadership {
   }
 
   void resign() override {
-    const std::lock_guard lock(state().mutex);
+    const MutexLock lock(state().mutex);
     state().check_reachable();
     state().end(term_);
   }
@@ -95,14 +93,14 @@ class MemoryStore : public Store {
   explicit MemoryStore(std::shared_ptr<MemorySpace> space) : space_(std::move(space)) {}
 
   std::optional<std::string> get(const std::string& key) override {
-    const std::lock_guard lock(state().mutex);
+    const MutexLock lock(state().mutex);
     state().check_reachable();
     const auto found = state().entries.find(key);
     return found == state().entries.end() ? std::nullopt : std::optional(found->second);
   }
 
   std::map<std::string, std::string> list(const std::string& prefix) override {
-    const std::lock_guard lock(state().mutex);
+    const MutexLock lock(state().mutex);
     state().check_reachable();
     std::map<std::string, std::string> found;
     for (auto at = state().entries.lower_bound(prefix); at != state().entries.end() && at->first.starts_with(prefix);) {
@@ -112,15 +110,15 @@ class MemoryStore : public Store {
   }
 
   std::optional<Leader> leader() override {
-    const std::lock_guard lock(state().mutex);
+    const MutexLock lock(state().mutex);
     state().check_reachable();
     return state().leader;
   }
 
   std::unique_ptr<Leadership> campaign(const Campaign& campaign) override {
-    std::unique_lock lock(state().mutex);
-    const auto vacant = [&] { return state().reachable && !state().leader; };
-    if (!state().changed.wait_until(lock, campaign.deadline.at(), vacant)) {
+    const MutexLock lock(state().mutex);
+    const auto vacant = [&]() TRIREME_REQUIRES(state().mutex) { return state().reachable && !state().leader; };
+    if (!state().changed.wait(state().mutex, campaign.deadline, vacant)) {
       state().check_reachable();
       return nullptr;
     }

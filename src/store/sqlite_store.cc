@@ -18,9 +18,9 @@ std::unique_ptr<Store> open_sqlite_store(const std::filesystem::path& path, std:
 #else
 
 #include <atomic>
-#include <mutex>
 #include <thread>
 
+#include "base/mutex.h"
 #include "store/lock_file.h"
 #include "store/sqlite_database.h"
 
@@ -92,7 +92,7 @@ class SqliteLeadership : public Leadership {
 
   void commit(const Changes& changes) override {
     check_changes(changes);
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     check_leading();
     SqliteTransaction transaction(database_);
     if (row_term() != term_) end("another master took the lead");
@@ -110,35 +110,35 @@ class SqliteLeadership : public Leadership {
   }
 
   void resign() override {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (over_.exchange(true)) return;
     lock_.release();  // with it goes the lead; the row keeps the term
   }
 
  private:
-  std::int64_t row_term() {
+  std::int64_t row_term() TRIREME_REQUIRES(mutex_) {
     auto row = database_.prepare("SELECT term FROM leader");
     if (!row.next()) fail<Corrupt>("the store {} has lost its term: move it away", database_.path().string());
     return row.number(0);
   }
 
   /// The lock says nothing if others look at another file than ours.
-  void check_leading() {
+  void check_leading() TRIREME_REQUIRES(mutex_) {
     if (over_) end("it was given up");
     if (!lock_.in_place()) end(lock_.path().string() + " was removed or replaced");
     if (!file_.in_place()) end(database_.path().string() + " was removed or replaced");
   }
 
-  [[noreturn]] void end(const std::string& reason) {
+  [[noreturn]] void end(const std::string& reason) TRIREME_REQUIRES(mutex_) {
     over_ = true;
     fail<StaleView>("the leadership of term {} of the store {} is over: {}; campaign again, or end", term_,
                     database_.path().string(), reason);
   }
 
-  std::mutex mutex_;
-  SqliteDatabase database_;  // guarded by mutex_, as are lock_ and file_
-  LockFile lock_;
-  FileIdentity file_;
+  Mutex mutex_;
+  SqliteDatabase database_ TRIREME_GUARDED_BY(mutex_);
+  LockFile lock_ TRIREME_GUARDED_BY(mutex_);
+  FileIdentity file_ TRIREME_GUARDED_BY(mutex_);
   std::int64_t term_ = 0;
   std::atomic<bool> over_ = false;
 };
@@ -146,18 +146,18 @@ class SqliteLeadership : public Leadership {
 class SqliteStore : public Store {
  public:
   SqliteStore(const std::filesystem::path& path, std::chrono::milliseconds call_within)
-      : call_within_(call_within), database_(path, call_within) {
+      : path_(path), call_within_(call_within), database_(path, call_within) {
     set_up(database_);
   }
 
   std::optional<std::string> get(const std::string& key) override {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     auto row = database_.prepare("SELECT value FROM entries WHERE key=?1");
     return row.bind(1, key).next() ? std::optional(row.bytes(0)) : std::nullopt;
   }
 
   std::map<std::string, std::string> list(const std::string& prefix) override {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     std::map<std::string, std::string> found;
     auto row = database_.prepare("SELECT key, value FROM entries WHERE key>=?1 ORDER BY key");
     row.bind(1, prefix);
@@ -170,8 +170,8 @@ class SqliteStore : public Store {
   }
 
   std::optional<Leader> leader() override {
-    const std::lock_guard lock(mutex_);
-    if (!LockFile::is_held(lock_path(database_.path()))) return std::nullopt;
+    const MutexLock lock(mutex_);
+    if (!LockFile::is_held(lock_path(path_))) return std::nullopt;
     auto row = database_.prepare("SELECT term, name, value FROM leader");
     if (!row.next()) return std::nullopt;
     return Leader{.name = row.bytes(1), .value = row.bytes(2), .term = static_cast<std::uint64_t>(row.number(0))};
@@ -179,8 +179,8 @@ class SqliteStore : public Store {
 
   std::unique_ptr<Leadership> campaign(const Campaign& campaign) override {
     for (;;) {
-      if (auto lock = LockFile::try_lock(lock_path(database_.path()))) {
-        return std::make_unique<SqliteLeadership>(database_.path(), call_within_, std::move(*lock), campaign.candidate);
+      if (auto lock = LockFile::try_lock(lock_path(path_))) {
+        return std::make_unique<SqliteLeadership>(path_, call_within_, std::move(*lock), campaign.candidate);
       }
       if (campaign.deadline.passed()) return nullptr;
       std::this_thread::sleep_for(std::min<Deadline::Clock::duration>(campaign.deadline.left(), 20ms));
@@ -188,9 +188,10 @@ class SqliteStore : public Store {
   }
 
  private:
+  const std::filesystem::path path_;
   const std::chrono::milliseconds call_within_;
-  std::mutex mutex_;
-  SqliteDatabase database_;  // guarded by mutex_, save its path
+  Mutex mutex_;
+  SqliteDatabase database_ TRIREME_GUARDED_BY(mutex_);
 };
 
 }  // namespace

@@ -217,14 +217,14 @@ void MpiTransport::abandon(Requests& requests) {
 }
 
 void MpiTransport::abort(const std::string& reason) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (aborted()) return;
   reason_ = reason;
   aborted_.store(true, std::memory_order_release);
 }
 
 void MpiTransport::throw_aborted(const std::string& what) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   fail<PeerLost>("{} on rank {} was aborted: {}", what, rank_, reason_);
 }
 

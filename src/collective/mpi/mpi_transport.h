@@ -5,7 +5,6 @@
 #include <atomic>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -13,6 +12,7 @@
 #include "trireme/types.h"
 
 #include "base/bytes.h"
+#include "base/mutex.h"
 #include "collective/native/mesh.h"
 
 namespace trireme::collective {
@@ -76,8 +76,8 @@ class MpiTransport {
   std::function<void()> side_work_;
   std::atomic<std::uint64_t> sent_bytes_{0};
   std::atomic<bool> aborted_{false};
-  mutable std::mutex mutex_;
-  std::string reason_;  // why it was aborted; guarded by mutex_
+  mutable Mutex mutex_;
+  std::string reason_ TRIREME_GUARDED_BY(mutex_);  // why it was aborted
 };
 
 /// The most bytes that one call of MPI is given: its counts are ints.

@@ -1,12 +1,11 @@
 #include "collective/native/endpoint.h"
 
 #include <algorithm>
-#include <condition_variable>
 #include <map>
-#include <mutex>
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "net/listener.h"
 #include "net/message_codec.h"
 #include "net/secure/handshake.h"
@@ -132,7 +131,7 @@ class Endpoint::Impl {
       co_return;
     }
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (name->view < view_ || waiting_.size() >= kMaxWaiting) co_return;
       waiting_.insert_or_assign(*name, std::move(proven));
     }
@@ -140,14 +139,14 @@ class Endpoint::Impl {
   }
 
   Verdict judge(const LinkName& name) const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return name.view < view_ ? Verdict::kStaleView : Verdict::kTaken;
   }
 
   AuthenticatedStream accept(const LinkName& name, Deadline deadline) {
-    std::unique_lock lock(mutex_);
-    const bool here =
-        arrived_.wait_until(lock, deadline.at(), [&] { return waiting_.contains(name) || name.view < view_; });
+    const MutexLock lock(mutex_);
+    const bool here = arrived_.wait(
+        mutex_, deadline, [&]() TRIREME_REQUIRES(mutex_) { return waiting_.contains(name) || name.view < view_; });
     if (name.view < view_) fail<StaleView>("view {} ended while its ranks still connected", name.view);
     if (!here) {
       fail<Timeout>("rank {} did not connect to rank {} within {:.1f} s (view {}, group '{}'): did it start?",
@@ -160,7 +159,7 @@ class Endpoint::Impl {
   }
 
   std::optional<AuthenticatedStream> accept_learner() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto learner =
         std::ranges::find(waiting_, Purpose::kLearner, [](const auto& entry) { return entry.first.purpose; });
     if (learner == waiting_.end()) return std::nullopt;
@@ -171,20 +170,20 @@ class Endpoint::Impl {
 
   void enter_view(View view) {
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       view_ = std::max(view_, view);
-      std::erase_if(waiting_, [&](const auto& entry) { return entry.first.view < view_; });
+      std::erase_if(waiting_, [now = view_](const auto& entry) { return entry.first.view < now; });
     }
     arrived_.notify_all();
   }
 
   EndpointOptions options_;
-  mutable std::mutex mutex_;
-  std::condition_variable arrived_;
-  View view_ = 0;  // guarded by mutex_
+  mutable Mutex mutex_;
+  Condition arrived_;
+  View view_ TRIREME_GUARDED_BY(mutex_) = 0;
   net::EventLoop loop_;
-  std::map<LinkName, AuthenticatedStream>
-      waiting_;             // guarded by mutex_; after the loop, which its sockets must not outlive
+  /// After the loop, which its sockets must not outlive.
+  std::map<LinkName, AuthenticatedStream> waiting_ TRIREME_GUARDED_BY(mutex_);
   net::Listener listener_;  // last: lets people in from the moment it exists
 };
 

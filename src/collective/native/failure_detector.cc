@@ -1,16 +1,15 @@
 #include "collective/native/failure_detector.h"
 
 #include <atomic>
-#include <condition_variable>
 #include <limits>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <thread>
 
 #include "trireme/deadline.h"
 
 #include "base/error.h"
+#include "base/mutex.h"
 
 namespace trireme::collective {
 namespace {
@@ -66,15 +65,15 @@ struct FailureDetector::State {
   std::atomic<std::uint64_t> finished{0};
   std::atomic<std::uint64_t> possible{kAll};  // up to which collective no rank is missing
   std::atomic<bool> broken{false};
-  mutable std::mutex mutex;
-  std::condition_variable all_closed;
-  std::map<Rank, PeerState> peers;  // guarded by mutex
-  std::optional<Failure> failure;   // guarded by mutex
-  bool closed = false;              // by this side; guarded by mutex
-  std::size_t open = 0;             // connections on which we still speak; guarded by mutex
+  mutable Mutex mutex;
+  Condition all_closed;
+  std::map<Rank, PeerState> peers TRIREME_GUARDED_BY(mutex);
+  std::optional<Failure> failure TRIREME_GUARDED_BY(mutex);
+  bool closed TRIREME_GUARDED_BY(mutex) = false;   // by this side
+  std::size_t open TRIREME_GUARDED_BY(mutex) = 0;  // connections on which we still speak
 
   void break_up(Word word, Rank about, const std::string& reason) {
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     if (failure || closed) return;
     failure = {word, about, reason};
     possible.store(0, std::memory_order_release);
@@ -83,14 +82,14 @@ struct FailureDetector::State {
   }
 
   Beat beat() const {
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     const Word word = failure ? failure->word : closed ? Word::kLeaving : Word::kAtWork;
     return {begun.load(), finished.load(), word, failure ? failure->about : self};
   }
 
   void heard(Rank rank, const Beat& beat) {
     {
-      const std::lock_guard lock(mutex);
+      const MutexLock lock(mutex);
       PeerState& peer = peers.at(rank);
       peer.last_heard = Clock::now();
       peer.begun = beat.begun;
@@ -111,17 +110,17 @@ struct FailureDetector::State {
   }
 
   bool has_left(Rank rank) const {
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     return peers.at(rank).left;
   }
 
   bool is_closed() const {
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     return closed;
   }
 
   void spoke_last() {
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     if (--open == 0) all_closed.notify_all();
   }
 };
@@ -201,7 +200,7 @@ awaitable<void> speak(std::shared_ptr<State> state, std::shared_ptr<Line<Owned>>
 }  // namespace
 
 FailureDetector::FailureDetector(Rank self, std::vector<Peer> peers) : state_(std::make_shared<State>(self)) {
-  const auto begin = [this](Rank rank, const std::string& peer, auto socket) {
+  const auto begin = [this](Rank rank, const std::string& peer, auto socket) TRIREME_REQUIRES(state_->mutex) {
     using Owned = decltype(socket);
     const auto line = std::make_shared<Line<Owned>>(std::move(socket));
     const auto executor = line->timer.get_executor();
@@ -211,17 +210,20 @@ FailureDetector::FailureDetector(Rank self, std::vector<Peer> peers) : state_(st
     asio::co_spawn(executor, listen(state_, line, rank, peer), asio::detached);
     asio::co_spawn(executor, speak(state_, line), asio::detached);
   };
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   for (Peer& peer : peers) {
-    std::visit([&](auto& socket) { begin(peer.rank, peer.stream.peer, std::move(socket)); }, peer.stream.socket);
+    std::visit([&](auto& socket)
+                   TRIREME_REQUIRES(state_->mutex) { begin(peer.rank, peer.stream.peer, std::move(socket)); },
+               peer.stream.socket);
   }
 }
 
 FailureDetector::~FailureDetector() {
-  std::unique_lock lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   state_->closed = true;
   for (const auto& [rank, peer] : state_->peers) peer.wake();
-  state_->all_closed.wait_for(lock, kFarewellWithin, [this] { return state_->open == 0; });
+  state_->all_closed.wait(state_->mutex, Deadline::in(kFarewellWithin),
+                          [this]() TRIREME_REQUIRES(state_->mutex) { return state_->open == 0; });
   for (auto& [rank, peer] : state_->peers) {
     peer.close();
     peer.wake = peer.close = [] {};  // they hold the connection, whose coroutines hold the state
@@ -245,7 +247,7 @@ bool FailureDetector::broken(std::uint64_t collective) const {
 bool FailureDetector::left(Rank rank) const { return state_->has_left(rank); }
 
 void FailureDetector::throw_broken(const std::string& context) const {
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   if (!state_->failure) {
     for (const auto& [rank, peer] : state_->peers) {
       if (peer.left) fail<PeerLost>("{} could not be finished: rank {} has left the group", context, rank);
@@ -270,7 +272,7 @@ std::string FailureDetector::give_up(std::uint64_t collective) {
   std::string behind;
   std::optional<Rank> culprit;
   {
-    const std::lock_guard lock(state_->mutex);
+    const MutexLock lock(state_->mutex);
     for (const auto& [rank, peer] : state_->peers) {
       const auto quiet = Clock::now() - peer.last_heard;
       if (quiet > kSilentAfter) {

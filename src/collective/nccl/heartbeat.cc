@@ -1,7 +1,5 @@
 #include "collective/nccl/heartbeat.h"
 
-#include <condition_variable>
-
 #include "base/error.h"
 #include "net/event_loop.h"
 
@@ -17,22 +15,19 @@ Heartbeat::~Heartbeat() {
 }
 
 std::optional<Heartbeat::Failure> Heartbeat::loss() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return loss_;
 }
 
 void Heartbeat::beat(const std::stop_token& stop) {
   net::name_thread("nccl-pulse");
-  std::mutex resting;
-  std::condition_variable_any never;
   try {
     while (!stop.stop_requested()) {
       ranks_->run(barrier());
-      std::unique_lock lock(resting);
-      never.wait_for(lock, stop, 100ms, [] { return false; });
+      sleep_for(stop, 100ms);
     }
   } catch (const Error& problem) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     loss_ = Failure{problem.what(), Deadline::Clock::now()};
   }
 }

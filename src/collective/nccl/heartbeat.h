@@ -1,11 +1,11 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
 
+#include "base/mutex.h"
 #include "collective/communicator.h"
 
 namespace trireme::collective {
@@ -28,8 +28,8 @@ class Heartbeat {
   void beat(const std::stop_token& stop);
 
   std::unique_ptr<Communicator> ranks_;
-  mutable std::mutex mutex_;
-  std::optional<Failure> loss_;  // guarded by mutex_
+  mutable Mutex mutex_;
+  std::optional<Failure> loss_ TRIREME_GUARDED_BY(mutex_);
   std::jthread thread_;
 };
 

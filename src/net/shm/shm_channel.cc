@@ -100,7 +100,7 @@ void ShmChannel::send(OutFrame frame) {
     fail<InvalidArgument>("a message of {} bytes to {} does not fit a ring of {}: put it into a shared segment", bytes,
                           peer(), outgoing_.capacity());
   }
-  const std::lock_guard lock(send_mutex_);
+  const MutexLock lock(send_mutex_);
   if (closed()) return;
   queue_.push_back(std::move(frame));
   flush_queue();
@@ -132,16 +132,16 @@ void ShmChannel::close(const std::string& reason) {
   ::shutdown(socket_.get(), SHUT_RDWR);  // the peer sees the end of the stream
   options_.own_bell->ring();             // wakes whoever pumps
   {
-    const std::lock_guard lock(send_mutex_);  // whoever sends is done: queued payloads are not read any more
+    const MutexLock lock(send_mutex_);  // whoever sends is done: queued payloads are not read any more
     queue_.clear();
     backlog_.store(false, std::memory_order_release);
   }
-  const std::lock_guard lock(poll_mutex_);  // whoever pumps is done: nothing is written into a caller's memory
+  const MutexLock lock(poll_mutex_);  // whoever pumps is done: nothing is written into a caller's memory
   if (const auto receiver = receiver_.lock()) receiver->on_close(reason);
 }
 
 std::uint64_t ShmChannel::share(std::shared_ptr<Segment> segment) {
-  const std::lock_guard lock(send_mutex_);
+  const MutexLock lock(send_mutex_);
   const std::uint64_t id = next_segment_++;
   send_control(socket_.get(), ControlMessage::Type::kSegment, id, segment->bytes().size(), {segment->descriptor()});
   own_segments_.push_back(std::move(segment));
@@ -149,6 +149,7 @@ std::uint64_t ShmChannel::share(std::shared_ptr<Segment> segment) {
 }
 
 std::shared_ptr<Segment> ShmChannel::shared(std::uint64_t id) {
+  const MutexLock lock(poll_mutex_);
   // The peer passed the descriptor before it sent the frame that names it, so it waits in the socket at the latest now.
   if (!peer_segments_.contains(id)) {
     try {
@@ -173,6 +174,7 @@ void ShmChannel::take_segments() {
 
 void ShmChannel::check_socket() {
   if (closed()) return;
+  const MutexLock lock(poll_mutex_);
   try {
     take_segments();
   } catch (const Error& problem) {
@@ -183,9 +185,11 @@ void ShmChannel::check_socket() {
 
 std::size_t ShmChannel::poll() {
   if (has_backlog()) {
-    const std::lock_guard lock(send_mutex_);
+    const MutexLock lock(send_mutex_);
     flush_queue();
   }
+  if (incoming_.empty()) return 0;  // who spins does not pay for the lock
+  const MutexLock lock(poll_mutex_);
   std::size_t delivered = 0;
   try {
     while (!closed() && incoming_.pop(record_)) {
@@ -234,12 +238,12 @@ void ShmChannel::awake() { incoming_.set_sleeping(false); }
 void ShmChannel::pump(const std::atomic<bool>& done, Deadline deadline) {
   Spinner spinner;
   while (!done.load(std::memory_order_acquire) && !closed()) {
-    std::unique_lock lock(poll_mutex_, std::try_to_lock);
-    if (!lock) {  // another thread moves the frames, ours among them
+    if (!poll_mutex_.try_lock()) {  // another thread moves the frames, ours among them
       if (!spinner.spin()) std::this_thread::sleep_for(20us);
       if (deadline.passed()) return;
       continue;
     }
+    const MutexLock lock(poll_mutex_, std::adopt_lock);
     if (poll() > 0) {
       spinner.reset();
       continue;

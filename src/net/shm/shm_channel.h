@@ -3,10 +3,10 @@
 #include <deque>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 
 #include "base/file.h"
+#include "base/mutex.h"
 #include "net/channel.h"
 #include "net/shm/ring.h"
 
@@ -76,8 +76,8 @@ class ShmChannel final : public Channel {
   ShmChannel(FileDescriptor socket, std::weak_ptr<FrameReceiver> receiver, ShmChannelOptions options,
              std::shared_ptr<Segment> rings, bool offered, std::shared_ptr<Doorbell> peer_bell);
 
-  void flush_queue();  // with send_mutex_
-  void take_segments();
+  void flush_queue() TRIREME_REQUIRES(send_mutex_);
+  void take_segments() TRIREME_REQUIRES(poll_mutex_);
   void deliver(std::string record);
   void sleep(Deadline deadline);
 
@@ -91,14 +91,14 @@ class ShmChannel final : public Channel {
   std::atomic<bool> closed_{false};
   std::atomic<bool> backlog_{false};  // queue_ is not empty: the consumer's thread retries
 
-  std::mutex send_mutex_;
-  std::deque<OutFrame> queue_;                          // frames that did not fit; guarded by send_mutex_
-  std::uint64_t next_segment_ = 1;                      // guarded by send_mutex_
-  std::vector<std::shared_ptr<Segment>> own_segments_;  // keeps what we shared; guarded by send_mutex_
+  Mutex send_mutex_;
+  std::deque<OutFrame> queue_ TRIREME_GUARDED_BY(send_mutex_);  // frames that did not fit
+  std::uint64_t next_segment_ TRIREME_GUARDED_BY(send_mutex_) = 1;
+  std::vector<std::shared_ptr<Segment>> own_segments_ TRIREME_GUARDED_BY(send_mutex_);  // keeps what we shared
 
-  std::recursive_mutex poll_mutex_;  // one thread consumes at a time; recursive: a receiver may close the channel
-  std::map<std::uint64_t, std::shared_ptr<Segment>> peer_segments_;  // guarded by poll_mutex_
-  std::string record_;                                               // reused; guarded by poll_mutex_
+  RecursiveMutex poll_mutex_;  // one thread consumes at a time; recursive: a receiver may close the channel
+  std::map<std::uint64_t, std::shared_ptr<Segment>> peer_segments_ TRIREME_GUARDED_BY(poll_mutex_);
+  std::string record_ TRIREME_GUARDED_BY(poll_mutex_);  // reused
 };
 
 }  // namespace trireme::net

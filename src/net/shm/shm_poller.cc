@@ -22,7 +22,7 @@ ShmPoller::~ShmPoller() {
 
 void ShmPoller::add(std::shared_ptr<ShmChannel> channel) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     added_.push_back(std::move(channel));
   }
   some_added_.store(true, std::memory_order_release);
@@ -31,7 +31,7 @@ void ShmPoller::add(std::shared_ptr<ShmChannel> channel) {
 
 void ShmPoller::take_new_channels() {
   if (!some_added_.exchange(false)) return;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   channels_.insert(channels_.end(), added_.begin(), added_.end());
   added_.clear();
 }

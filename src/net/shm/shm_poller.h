@@ -1,11 +1,11 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/mutex.h"
 #include "net/shm/shm_channel.h"
 
 namespace trireme::net {
@@ -28,8 +28,8 @@ class ShmPoller {
   void sleep();
 
   std::shared_ptr<Doorbell> doorbell_ = std::make_shared<Doorbell>();
-  std::mutex mutex_;
-  std::vector<std::shared_ptr<ShmChannel>> added_;  // guarded by mutex_
+  Mutex mutex_;
+  std::vector<std::shared_ptr<ShmChannel>> added_ TRIREME_GUARDED_BY(mutex_);
   std::atomic<bool> some_added_{false};
   std::vector<std::shared_ptr<ShmChannel>> channels_;  // the thread's own
   std::uint64_t turns_ = 0;                            // the thread's own

@@ -1,9 +1,8 @@
 #include "train/compute/work_stream.h"
 
-#include <condition_variable>
-
 #include "base/error.h"
 #include "base/log.h"
+#include "base/mutex.h"
 
 namespace trireme {
 namespace {
@@ -81,7 +80,7 @@ class LeasedStream final : public WorkStream {
 
   void saved() override {
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       saved_ = std::exchange(to_save_, 0);
     }
     finished_some_.notify_all();
@@ -98,7 +97,7 @@ class LeasedStream final : public WorkStream {
 
   void finish(StepWork work) override {
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       finished_.push_back({work.step * sampler_->config().lanes + work.lanes.first, 1});
     }
     finished_some_.notify_all();
@@ -112,7 +111,7 @@ class LeasedStream final : public WorkStream {
     while (lease_.count == 0) {
       cluster::LeaseRequest request{.finished = take_finished()};
       {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         request.saved = std::exchange(saved_, 0);
         if (to_save_ > 0) request.more = false;  // the training thread is about to save
       }
@@ -120,13 +119,14 @@ class LeasedStream final : public WorkStream {
       finished_units_.store(reply.finished);
       if (reply.over || stop.stop_requested()) return std::nullopt;
       lease_ = reply.range;
-      std::unique_lock lock(mutex_);
+      const MutexLock lock(mutex_);
       if (reply.save && to_save_ == 0) {
         to_save_ = reply.finished;
         return data::Work{.step = kSaveMark, .lane = 0, .indices = {}};
       }
       if (lease_.count == 0) {  // others are at work on the last units: ask again when there is news, or soon
-        finished_some_.wait_for(lock, stop, 10ms, [this] { return !finished_.empty() || saved_ > 0; });
+        finished_some_.wait(mutex_, stop, Deadline::in(10ms),
+                            [this]() TRIREME_REQUIRES(mutex_) { return !finished_.empty() || saved_ > 0; });
         if (stop.stop_requested()) return std::nullopt;
       }
     }
@@ -139,7 +139,7 @@ class LeasedStream final : public WorkStream {
   }
 
   std::vector<cluster::UnitRange> take_finished() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return std::exchange(finished_, {});
   }
 
@@ -147,11 +147,11 @@ class LeasedStream final : public WorkStream {
   cluster::Membership& master_;
   std::atomic<std::uint64_t> finished_units_{0};
   cluster::UnitRange lease_;  // the prefetch thread's
-  std::mutex mutex_;
-  std::condition_variable_any finished_some_;
-  std::vector<cluster::UnitRange> finished_;  // not yet reported; guarded by mutex_
-  std::uint64_t to_save_ = 0;                 // units that the training thread was asked to save; guarded by mutex_
-  std::uint64_t saved_ = 0;                   // and has, not yet reported; guarded by mutex_
+  Mutex mutex_;
+  StoppableCondition finished_some_;
+  std::vector<cluster::UnitRange> finished_ TRIREME_GUARDED_BY(mutex_);  // not yet reported
+  std::uint64_t to_save_ TRIREME_GUARDED_BY(mutex_) = 0;  // units that the training thread was asked to save
+  std::uint64_t saved_ TRIREME_GUARDED_BY(mutex_) = 0;    // and has, not yet reported
   data::Prefetcher prefetcher_;
 };
 

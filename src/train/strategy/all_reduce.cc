@@ -50,7 +50,7 @@ bool AllReduce::try_to_catch_up() {
         job_.endpoint().connect(address, name, net::network_transport(job_.place().transport, address), deadline),
         net::RawStream::Side::kConnected, deadline);
     auto catch_up = std::make_unique<CatchUpClient>(std::move(stream), catch_up_options());
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     catch_up_ = std::move(catch_up);
   } catch (const Error& problem) {
     log_info("cannot follow the job yet", {{"reason", problem.what()}});
@@ -101,7 +101,7 @@ void AllReduce::update_learners(const StepChange& change) {
 }
 
 void AllReduce::interrupt(const std::string& reason) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (ranks_ != nullptr) ranks_->abort(reason);
   if (catch_up_) catch_up_->interrupt();
 }
@@ -112,12 +112,12 @@ Step AllReduce::sync_state(const Restore& restore) {
   learners_.end();
   {
     collective::Communicator& ranks = job_.ranks();
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     ranks_ = &ranks;
   }
   if (catch_up_) {  // the others have met this worker, and end what they tell it
     if (const auto followed = catch_up_->finish(Deadline::in(kFollowWithin))) at_ = *followed;
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     catch_up_.reset();
   }
   message_pending_ = {};  // of a step that was given up

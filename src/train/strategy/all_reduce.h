@@ -3,10 +3,10 @@
 #include <array>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <vector>
 
+#include "base/mutex.h"
 #include "collective/communicator.h"
 #include "collective/compressed_reduce.h"
 #include "collective/pending_operation.h"
@@ -94,7 +94,7 @@ class AllReduce final : public Strategy {
   collective::PendingOperation message_pending_;         // last, as the next: they work on the memory above
   std::deque<collective::CompressedReduce> reductions_;  // by bucket
   CatchUpServer learners_;
-  std::mutex mutex_;                         // for interrupt; only the training thread sets catch_up_
+  Mutex mutex_;                              // for interrupt; only the training thread sets catch_up_
   std::unique_ptr<CatchUpClient> catch_up_;  // while this worker is a learner
 };
 

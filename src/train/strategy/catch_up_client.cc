@@ -37,15 +37,15 @@ CatchUpClient::CatchUpClient(net::RawStream source, CatchUpClientOptions options
 CatchUpClient::~CatchUpClient() { interrupt(); }
 
 bool CatchUpClient::wait_until_near() {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return near_ || over_; });
+  const MutexLock lock(mutex_);
+  changed_.wait(mutex_, [&]() TRIREME_REQUIRES(mutex_) { return near_ || over_; });
   return near_;
 }
 
 std::optional<Position> CatchUpClient::finish(Deadline deadline) {
   {
-    std::unique_lock lock(mutex_);
-    changed_.wait_until(lock, deadline.at(), [&] { return over_; });
+    const MutexLock lock(mutex_);
+    changed_.wait(mutex_, deadline, [&]() TRIREME_REQUIRES(mutex_) { return over_; });
   }
   interrupt();
   if (thread_.joinable()) thread_.join();
@@ -63,7 +63,7 @@ void CatchUpClient::run() {
     log_info("does not follow the job any more", {{"reason", problem.what()}});
   }
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     over_ = true;
   }
   changed_.notify_all();
@@ -85,9 +85,9 @@ bool CatchUpClient::take_message() {
   } else {
     fail<Corrupt>("{} sends what is no state", stream_.peer());
   }
+  at_ = {.fresh = false, .version = header.version, .updates = header.updates};
   {
-    const std::lock_guard lock(mutex_);
-    at_ = {.fresh = false, .version = header.version, .updates = header.updates};
+    const MutexLock lock(mutex_);
     near_ = near_ || near;
   }
   changed_.notify_all();

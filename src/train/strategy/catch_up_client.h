@@ -1,14 +1,13 @@
 #pragma once
 
-#include <condition_variable>
 #include <functional>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/mutex.h"
 #include "net/raw_stream.h"
 #include "train/strategy/catch_up_protocol.h"
 
@@ -51,11 +50,11 @@ class CatchUpClient {
   std::unique_ptr<std::byte[]> change_;
   std::uint32_t least_behind_ = ~0u;  // messages
   int without_progress_ = 0;          // steps
-  mutable std::mutex mutex_;          // guards all below but stream and thread
-  std::condition_variable changed_;
-  std::optional<Position> at_;
-  bool near_ = false;
-  bool over_ = false;
+  std::optional<Position> at_;        // the thread's own until it is joined, as those above
+  mutable Mutex mutex_;
+  Condition changed_;
+  bool near_ TRIREME_GUARDED_BY(mutex_) = false;
+  bool over_ TRIREME_GUARDED_BY(mutex_) = false;
   net::RawStream stream_;
   std::jthread thread_;  // last
 };

@@ -3,14 +3,13 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <condition_variable>
 #include <cstring>
 #include <deque>
-#include <mutex>
 #include <thread>
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "net/event_loop.h"
 #include "net/raw_stream.h"
 
@@ -46,13 +45,13 @@ class CatchUpServer::Feed {
 
   ~Feed() {
     thread_.request_stop();
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (stream_) ::shutdown(stream_->descriptor(), SHUT_RDWR);  // ends a wait for the guest
   }
 
   void add(std::shared_ptr<const Message> message) {
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (ended_) return;
       waiting_bytes_ += message->header.bytes;
       ended_ = message->header.kind == CatchUpHeader::Kind::kEnd;
@@ -69,13 +68,13 @@ class CatchUpServer::Feed {
 
   /// Whether there is anything more to tell it.
   bool ended() const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return ended_;
   }
 
   /// Whether all is sent, or the guest is gone.
   bool over() const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return over_;
   }
 
@@ -86,7 +85,7 @@ class CatchUpServer::Feed {
       auto stream = std::make_unique<net::RawStream>(std::move(learner), net::RawStream::Side::kAccepted,
                                                      Deadline::in(kHelloWithin));
       if (bits_per_second > 0) stream->throttle(bits_per_second);
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       stream_ = std::move(stream);
     } catch (const std::exception& problem) {
       log_info("a guest did not come in", {{"guest", peer_}, {"reason", problem.what()}});
@@ -96,7 +95,7 @@ class CatchUpServer::Feed {
     } catch (const std::exception& problem) {
       log_info("a guest is gone", {{"guest", peer_}, {"reason", problem.what()}});
     }
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     over_ = ended_ = true;
     waiting_.clear();
     stream_.reset();
@@ -107,8 +106,8 @@ class CatchUpServer::Feed {
     std::shared_ptr<const Message> message;
     CatchUpHeader header;
     {
-      std::unique_lock lock(mutex_);
-      if (!changed_.wait(lock, stop, [&] { return !waiting_.empty(); })) return false;
+      const MutexLock lock(mutex_);
+      if (!changed_.wait(mutex_, stop, [&]() TRIREME_REQUIRES(mutex_) { return !waiting_.empty(); })) return false;
       message = std::move(waiting_.front());
       waiting_.pop_front();
       header = message->header;
@@ -121,7 +120,7 @@ class CatchUpServer::Feed {
     if (header.kind == CatchUpHeader::Kind::kEnd) return false;
     bool all = false;
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (header.kind == CatchUpHeader::Kind::kChange) waiting_bytes_ -= header.bytes;
       all = waiting_.empty();
     }
@@ -135,13 +134,13 @@ class CatchUpServer::Feed {
 
   const std::uint64_t state_bytes_;
   const std::string peer_;
-  mutable std::mutex mutex_;  // guards all below but the thread
-  std::condition_variable_any changed_;
-  std::deque<std::shared_ptr<const Message>> waiting_;
-  std::uint64_t waiting_bytes_ = 0;         // of changes
-  std::unique_ptr<net::RawStream> stream_;  // only the thread sets and uses it
-  bool ended_ = false;                      // nothing is added any more
-  bool over_ = false;
+  mutable Mutex mutex_;
+  StoppableCondition changed_;
+  std::deque<std::shared_ptr<const Message>> waiting_ TRIREME_GUARDED_BY(mutex_);
+  std::uint64_t waiting_bytes_ TRIREME_GUARDED_BY(mutex_) = 0;  // of changes
+  std::unique_ptr<net::RawStream> stream_;  // only the thread uses it, and sets it with mutex_, for the destructor
+  bool ended_ TRIREME_GUARDED_BY(mutex_) = false;  // nothing is added any more
+  bool over_ TRIREME_GUARDED_BY(mutex_) = false;
   std::jthread thread_;
 };
 

@@ -81,7 +81,7 @@ void ParameterServer::enter_view() {
                                                                     .secret = job_.place().secret,
                                                                     .transport = job_.place().transport,
                                                                     .bits_per_second = job_.place().bits_per_second});
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     client_ = std::move(client);
   }
   // What was heard while it connected.
@@ -219,7 +219,7 @@ void ParameterServer::take_parameters() {
 void ParameterServer::leave() { client_->leave(); }
 
 void ParameterServer::interrupt(const std::string& reason) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (client_) client_->interrupt(reason);
 }
 

@@ -1,9 +1,9 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "base/mutex.h"
 #include "job/job_session.h"
 #include "ps/client.h"
 #include "train/compute/buckets.h"
@@ -73,7 +73,7 @@ class ParameterServer final : public Strategy {
   bool opened_ = false;    // the tables: also if that failed half-way
   bool adopted_ = false;   // the module's parameters lie in the client's memory
   ps::TablesState state_;  // of the last checkpoint, while it is copied
-  std::mutex mutex_;       // for interrupt; only the training thread sets the client
+  Mutex mutex_;            // for interrupt; only the training thread sets the client
   std::unique_ptr<ps::Client> client_;
 };
 
