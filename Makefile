@@ -18,7 +18,10 @@ SOAK_MINUTES ?= 20
 SOAK_ARGS    ?= --strategy ps -w 3 -s 2 --model mlp --data synthetic --step-ms 50 --checkpoint-every 500 \
                 --faults kill,kill,stop,slow --roles worker,server,master --every 200
 
-.PHONY: help demo build test asan tsan bench soak check format tidy thread-safety clean install install-minimal
+# Where `make install` puts Trireme; DESTDIR is put before it, for those who make packages.
+PREFIX ?= /usr/local
+
+.PHONY: help demo build test test-all asan tsan bench soak check format tidy thread-safety clean deps deps-minimal programs install package
 
 help:
 	@echo "Trireme trains neural networks on many processes."
@@ -29,13 +32,17 @@ help:
 	@echo "                    make demo DATA=synthetic ARGS='--lr 0.01 --out runs/mine'"
 	@echo "                    make demo ARGS='--strategy allreduce'"
 	@echo "  make test     install what is missing, build, and run every check and test"
+	@echo "  make install  build, and install the command, the library and its headers  (PREFIX=$(PREFIX))"
+	@echo "  make package  the same as Debian packages: build/$(PRESET)/packages/*.deb"
 	@echo "  make bench    measure parameter server and all-reduce beside this machine's own speed and their peers"
 	@echo "  make soak     train for $(SOAK_MINUTES) minutes while processes are killed and stopped, and see that nothing grows"
 	@echo "                (SOAK_MINUTES=5 SOAK_ARGS='--strategy allreduce --faults kill')"
 	@echo
 	@echo "For those who change it:"
+	@echo "  make deps     install the Debian packages that all of this needs; the other targets do it, too"
 	@echo "  make build    build everything into build/release  (PRESET=debug: build/debug)"
 	@echo "  make check    layers, files, documents, format: the checks that need no build"
+	@echo "  make test-all make test, then install the Debian packages in a clean Debian and use them there  (slow)"
 	@echo "  make asan     all tests under AddressSanitizer and UndefinedBehaviorSanitizer"
 	@echo "  make tsan     the tests without LibTorch under ThreadSanitizer"
 	@echo "  make tidy     clang-tidy over all sources  (FILES='a.cc b.cc': only these)"
@@ -45,28 +52,47 @@ help:
 	@echo
 	@echo "JOBS=$(JOBS) compilers and tests run at a time. The program is build/release/bin/trireme --help."
 
-install:
+deps:
 	@tools/install_dependencies
 
-install-minimal:
+deps-minimal:
 	@tools/install_dependencies --minimal
 
 # Without the tests, so that a first look needs neither GoogleTest nor their compile time.
-demo: install-minimal
+demo: deps-minimal
 	@cmake --preset release -DTRIREME_BUILD_TESTS=OFF
 	@cmake --build --preset release --parallel $(JOBS) --target trireme trireme-worker
 	build/release/bin/trireme train --model $(MODEL) --data $(DATA) --workers $(WORKERS) --epochs $(EPOCHS) \
 	  $(if $(findstring --strategy,$(ARGS)),,--servers $(SERVERS) --consistency $(CONSISTENCY)) $(ARGS)
 
-build: install
-	@cmake --preset $(PRESET) -DTRIREME_BUILD_TESTS=ON
+# What is installed, and nothing else.
+programs: deps-minimal
+	@cmake --preset $(PRESET) -DTRIREME_BUILD_TESTS=OFF -DTRIREME_BUILD_EXAMPLES=OFF
+	@cmake --build --preset $(PRESET) --parallel $(JOBS)
+
+install: programs
+	@cmake --install build/$(PRESET) --prefix $(PREFIX)
+
+package: programs
+	@tools/install_dependencies --package
+	@rm -rf build/$(PRESET)/packages
+	@cd build/$(PRESET) && cpack -G DEB -B packages
+	@rm -rf build/$(PRESET)/packages/_CPack_Packages
+
+build: deps
+	@cmake --preset $(PRESET) -DTRIREME_BUILD_TESTS=ON -DTRIREME_BUILD_EXAMPLES=ON
 	@cmake --build --preset $(PRESET) --parallel $(JOBS)
 
 # The checks come first because they fail in seconds; CTest's summary comes last.
-test: install
+test: deps
 	@$(MAKE) --no-print-directory check
 	@$(MAKE) --no-print-directory build
 	@ctest --preset $(PRESET) --parallel $(JOBS)
+
+test-all: test
+	@tools/install_dependencies --all
+	@$(MAKE) --no-print-directory package
+	@tools/test_package build/$(PRESET)/packages
 
 asan tsan:
 	@$(MAKE) --no-print-directory build PRESET=$@
@@ -89,7 +115,7 @@ check:
 	@tools/check_format
 	@tools/check_checks
 
-tidy: install
+tidy: deps
 	@cmake --preset tidy >/dev/null
 	@JOBS=$(JOBS) tools/check_tidy build/tidy $(FILES)
 

@@ -33,7 +33,8 @@ if(TRIREME_WITH_NCCL)
   trireme_library(trireme_nccl nccl)
   target_include_directories(trireme_nccl SYSTEM PRIVATE ${NCCL_INCLUDE_DIR})
   target_link_libraries(trireme_nccl PUBLIC trireme_core
-    PRIVATE CUDA::cudart ${NCCL_LIBRARY} $<BUILD_INTERFACE:trireme_internal>)
+    PRIVATE CUDA::cudart $<BUILD_INTERFACE:${NCCL_LIBRARY}> $<INSTALL_INTERFACE:Trireme::libnccl>
+    $<BUILD_INTERFACE:trireme_internal>)
 else()
   message(STATUS "Without the NCCL engine: no CUDA with NCCL found (Debian non-free: nvidia-cuda-toolkit libnccl-dev; "
     "or NVIDIA's own packages, or NCCL_HOME)")

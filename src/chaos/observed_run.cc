@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "launch/job_runner.h"
+#include "launch/companion.h"
 
 namespace trireme::chaos {
 namespace {
@@ -28,7 +28,7 @@ ObservedRun::ObservedRun(launch::Supervisor& supervisor, std::vector<std::string
                          const std::filesystem::path& run, std::filesystem::path log, Lane lanes)
     : supervisor_(supervisor), run_(run), log_(std::move(log)), lanes_(lanes), traces_(run) {
   remove_traces(run);
-  std::vector<std::string> argv{launch::program_beside("trireme"), "train"};
+  std::vector<std::string> argv{launch::companion_program("trireme"), "train"};
   argv.insert(argv.end(), arguments.begin(), arguments.end());
   argv.insert(argv.end(), {"--out", run.string(), "--json", "--trace-steps"});
   launcher_ = supervisor_.start({.name = "trireme train", .argv = std::move(argv), .log = log_});

@@ -20,5 +20,6 @@ void add_master(CLI::App& app, Action& action);
 void add_ckpt(CLI::App& app, Action& action);
 void add_chaos(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
+void add_docs(CLI::App& app, Action& action);
 
 }  // namespace trireme::cli

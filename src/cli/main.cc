@@ -28,10 +28,13 @@ First steps:
 /// CLI11 would say no more than that a command is missing. `words` is the command line after the program's name.
 void check_command(const CLI::App& app, std::span<char*> words) {
   std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
-  if (names.empty() || words.empty() || words[0][0] == '-') return;
+  if (words.empty() || words[0][0] == '-') return;
   const std::string word = words[0];
-  if (std::ranges::find(names, word) != names.end()) return check_command(*app.get_subcommand(word), words.subspan(1));
+  for (const CLI::App* command : app.get_subcommands({})) {
+    if (command->get_name() == word) return check_command(*command, words.subspan(1));
+    if (!command->get_group().empty()) names.push_back(command->get_name());
+  }
+  if (names.empty()) return;
   const std::string inside = app.get_parent() == nullptr ? "trireme" : "trireme " + app.get_name();
   trireme::fail<trireme::InvalidArgument>("there is no command '{}'{}: use {}; see {} --help", word,
                                           trireme::did_you_mean(word, names), fmt::join(names, ", "), inside);
@@ -57,6 +60,7 @@ int main(int argc, char** argv) {
   trireme::cli::add_ckpt(app, action);
   trireme::cli::add_chaos(app, action);
   trireme::cli::add_bench(app, action);
+  trireme::cli::add_docs(app, action);
   try {
     check_command(app, std::span(argv, static_cast<std::size_t>(argc)).subspan(1));
     app.parse(argc, argv);

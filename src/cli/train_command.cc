@@ -12,6 +12,7 @@
 #include "cli/config_file.h"
 #include "cli/train_flags.h"
 #include "cluster/strategy_choice.h"
+#include "launch/companion.h"
 #include "launch/job_runner.h"
 
 namespace trireme::cli {
@@ -83,6 +84,7 @@ int train(const TrainFlags& flags, const std::string& config, std::optional<obse
   const data::Split data = load_data(flags);  // what is wrong with the data shows before anything starts
   data::Sampler(
       {.samples = data.train->size(), .batch = flags.batch, .lanes = flags.lanes == 0 ? flags.workers : flags.lanes});
+  const std::string worker = launch::companion_program("trireme-worker");
   const auto folder =
       existing ? *existing
                : observe::RunFolder::create({.path = flags.out, .model = flags.model, .overwrite = flags.overwrite});
@@ -108,7 +110,7 @@ int train(const TrainFlags& flags, const std::string& config, std::optional<obse
                        .latency_ms = flags.latency_ms,
                        .trace_algorithms = flags.trace_algorithms,
                        .threads = flags.threads > 0 ? flags.threads : threads_per_worker(flags.lanes),
-                       .worker_argv = {launch::program_beside("trireme-worker"), nlohmann::json(flags).dump()},
+                       .worker_argv = {worker, nlohmann::json(flags).dump()},
                        .quiet = flags.json},
                       folder);
   if (!outcome.failure.empty()) {

@@ -20,6 +20,7 @@
 #include "base/random.h"
 #include "base/threads.h"
 #include "cluster/protocol.h"
+#include "launch/companion.h"
 #include "launch/log_tail.h"
 #include "launch/process_set.h"
 #include "launch/signal_watcher.h"
@@ -93,11 +94,11 @@ class JobRunner {
                  [this](std::uint32_t slot) {
                    return start(fmt::format("worker {}", slot), spec_.worker_argv, place("worker", slot));
                  }),
-        servers_(
-            "server", spec.servers, {.limit = spec.restarts},
-            [this](std::uint32_t slot) {
-              return start(fmt::format("server {}", slot), {program_beside("trireme"), "serve"}, place("server", slot));
-            }),
+        servers_("server", spec.servers, {.limit = spec.restarts},
+                 [this](std::uint32_t slot) {
+                   return start(fmt::format("server {}", slot), {companion_program("trireme"), "serve"},
+                                place("server", slot));
+                 }),
         store_(store::sqlite_store_available()
                    ? "sqlite:" + std::filesystem::absolute(folder.path() / "master.db").string()
                    : ""),
@@ -137,7 +138,7 @@ class JobRunner {
   void start_master() {
     const auto announce = folder_.path() / "master.json";
     std::filesystem::remove(announce);
-    std::vector<std::string> argv = {program_beside("trireme"),
+    std::vector<std::string> argv = {companion_program("trireme"),
                                      "master",
                                      "--workers",
                                      std::to_string(spec_.workers),
@@ -440,9 +441,5 @@ class JobRunner {
 }  // namespace
 
 JobOutcome run_job(const JobSpec& spec, const observe::RunFolder& folder) { return JobRunner(spec, folder).run(); }
-
-std::string program_beside(const std::string& name) {
-  return (std::filesystem::read_symlink("/proc/self/exe").parent_path() / name).string();
-}
 
 }  // namespace trireme::launch

@@ -42,7 +42,4 @@ struct JobOutcome {
 /// their step; a second one ends them at once. Leaves no process behind.
 JobOutcome run_job(const JobSpec& spec, const observe::RunFolder& folder);
 
-/// The path of a program that is installed beside this one.
-std::string program_beside(const std::string& name);
-
 }  // namespace trireme::launch

@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "cli/ckpt/commands.h"
 #include "cli/ckpt/conversion_report.h"
-#include "launch/job_runner.h"
+#include "launch/companion.h"
 #include "launch/supervisor.h"
 
 namespace trireme::cli {
@@ -16,12 +16,7 @@ bool is_torch_archive(const std::filesystem::path& file) {
 /// Runs the program that has LibTorch, and returns its exit status. Besides keeping LibTorch out of this one, it is
 /// what dies of a file that LibTorch's parser cannot stand.
 int run_torch_archive(const std::vector<std::string>& arguments, const std::string& file) {
-  const std::string program = launch::program_beside("trireme-torch-archive");
-  if (!std::filesystem::exists(program)) {
-    fail<InvalidArgument>("{}: torch archives need {}, which a build with LibTorch makes; use a .safetensors file",
-                          file, program);
-  }
-  std::vector<std::string> argv{program};
+  std::vector<std::string> argv{launch::companion_program("trireme-torch-archive")};
   argv.insert(argv.end(), arguments.begin(), arguments.end());
   launch::Supervisor supervisor;
   supervisor.start({.name = "trireme-torch-archive", .argv = std::move(argv)});
