@@ -18,7 +18,11 @@ SOAK_MINUTES ?= 20
 SOAK_ARGS    ?= --strategy ps -w 3 -s 2 --model mlp --data synthetic --step-ms 50 --checkpoint-every 500 \
                 --faults kill,kill,stop,slow --roles worker,server,master --every 200
 
-.PHONY: help demo build test asan tsan bench soak check format tidy clean install install-minimal
+# How long `make fuzz` searches, per target; which targets.
+MINUTES      ?= 1
+FUZZ_TARGETS ?= $(patsubst tests/fuzz/%_fuzz.cc,%,$(wildcard tests/fuzz/*_fuzz.cc))
+
+.PHONY: help demo build test asan tsan fuzz bench soak check format tidy clean install install-minimal
 
 help:
 	@echo "Trireme trains neural networks on many processes."
@@ -38,6 +42,7 @@ help:
 	@echo "  make check    layers, files, format: the checks that need no build"
 	@echo "  make asan     all tests under AddressSanitizer and UndefinedBehaviorSanitizer"
 	@echo "  make tsan     the tests without LibTorch under ThreadSanitizer"
+	@echo "  make fuzz     search for input that breaks a reader, $(MINUTES) min for each target (MINUTES=10 FUZZ_TARGETS='csv idx')"
 	@echo "  make tidy     clang-tidy over all sources  (FILES='a.cc b.cc': only these)"
 	@echo "  make format   let clang-format lay out the sources"
 	@echo "  make clean    remove build/"
@@ -70,6 +75,13 @@ test: install
 asan tsan:
 	@$(MAKE) --no-print-directory build PRESET=$@
 	@ctest --preset $@ --parallel $(JOBS)
+
+# What is found stays in build/fuzz: fix it, and keep the input in tests/fuzz/corpus/<target>/.
+fuzz:
+	@tools/install_dependencies --fuzz
+	@cmake --preset fuzz
+	@cmake --build --preset fuzz --parallel $(JOBS) --target $(FUZZ_TARGETS:%=fuzz_%)
+	@JOBS=$(JOBS) tools/fuzz build/fuzz $(MINUTES) $(FUZZ_TARGETS)
 
 bench:
 	@tools/install_dependencies --bench
