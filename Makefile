@@ -20,8 +20,11 @@ SOAK_ARGS    ?= --strategy ps -w 3 -s 2 --model mlp --data synthetic --step-ms 5
 
 # Where `make install` puts Trireme; DESTDIR is put before it, for those who make packages.
 PREFIX ?= /usr/local
+# How long `make fuzz` searches, per target; which targets.
+MINUTES      ?= 1
+FUZZ_TARGETS ?= $(patsubst tests/fuzz/%_fuzz.cc,%,$(wildcard tests/fuzz/*_fuzz.cc))
 
-.PHONY: help demo build test test-all asan tsan bench soak check format tidy thread-safety clean deps deps-minimal programs install package
+.PHONY: help demo build test test-all asan tsan fuzz bench soak check format tidy thread-safety clean deps deps-minimal programs install package
 
 help:
 	@echo "Trireme trains neural networks on many processes."
@@ -45,6 +48,7 @@ help:
 	@echo "  make test-all make test, then install the Debian packages in a clean Debian and use them there  (slow)"
 	@echo "  make asan     all tests under AddressSanitizer and UndefinedBehaviorSanitizer"
 	@echo "  make tsan     the tests without LibTorch under ThreadSanitizer"
+	@echo "  make fuzz     search for input that breaks a reader, $(MINUTES) min for each target (MINUTES=10 FUZZ_TARGETS='csv idx')"
 	@echo "  make tidy     clang-tidy over all sources  (FILES='a.cc b.cc': only these)"
 	@echo "  make thread-safety   Clang's analysis of who holds which lock  (FILES: as above)"
 	@echo "  make format   let clang-format lay out the sources"
@@ -98,6 +102,13 @@ asan tsan:
 	@$(MAKE) --no-print-directory build PRESET=$@
 	@ctest --preset $@ --parallel $(JOBS)
 
+# What is found stays in build/fuzz: fix it, and keep the input in tests/fuzz/corpus/<target>/.
+fuzz:
+	@tools/install_dependencies --fuzz
+	@cmake --preset fuzz
+	@cmake --build --preset fuzz --parallel $(JOBS) --target $(FUZZ_TARGETS:%=fuzz_%)
+	@JOBS=$(JOBS) tools/fuzz build/fuzz $(MINUTES) $(FUZZ_TARGETS)
+
 bench:
 	@tools/install_dependencies --bench
 	@$(MAKE) --no-print-directory build
@@ -119,7 +130,7 @@ tidy: deps
 	@cmake --preset tidy >/dev/null
 	@JOBS=$(JOBS) tools/check_tidy build/tidy $(FILES)
 
-thread-safety: install
+thread-safety: deps
 	@JOBS=$(JOBS) tools/check_thread_safety $(FILES)
 
 format:

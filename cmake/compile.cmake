@@ -37,6 +37,12 @@ if(PROJECT_IS_TOP_LEVEL)
       add_compile_options(-Wno-tsan)  # fences: used between processes, where ThreadSanitizer sees nothing anyway
     endif()
   endif()
+  if(TRIREME_FUZZ)
+    if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+      message(FATAL_ERROR "TRIREME_FUZZ needs Clang, whose libFuzzer it uses: -DCMAKE_CXX_COMPILER=clang++-16")
+    endif()
+    add_compile_options(-fsanitize=fuzzer-no-link)  # what libFuzzer is told of the paths an input takes
+  endif()
 else()
   add_compile_options(-w)  # whoever uses Trireme wants to read the warnings of their own code
 endif()

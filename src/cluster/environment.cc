@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <cstdlib>
+#include <limits>
 #include <vector>
 
 #include "base/error.h"
@@ -77,6 +78,15 @@ std::vector<std::string> addresses(const Json& cluster, const std::string& job) 
   return cluster.contains(job) ? cluster.at(job).get<std::vector<std::string>>() : std::vector<std::string>{};
 }
 
+/// JSON's numbers may have a sign or a fraction, and be larger than any rank.
+std::uint32_t task_index(const Json& index) {
+  if (!index.is_number_unsigned() || index.get<std::uint64_t>() > std::numeric_limits<std::uint32_t>::max()) {
+    fail<InvalidArgument>("TF_CONFIG: task index {}: expected a whole number from 0",
+                          index.is_number() ? index.dump() : index.type_name());
+  }
+  return index.get<std::uint32_t>();
+}
+
 JobEnvironment from_tf_config(const std::string& text) {
   JobEnvironment place;
   try {
@@ -99,9 +109,13 @@ JobEnvironment from_tf_config(const std::string& text) {
     place.master = net::parse_address(chief.empty() ? workers.front() : chief.front());
 
     const auto type = config.at("task").at("type").get<std::string>();
-    const auto index = config.at("task").at("index").get<std::uint32_t>();
-    const auto listen_at = [&](const std::vector<std::string>& hosts) {  // an index beyond them is refused below
-      if (index < hosts.size()) place.listen = net::parse_address(hosts[index]);
+    const auto index = task_index(config.at("task").at("index"));
+    const auto listen_at = [&](const std::vector<std::string>& hosts) {
+      if (index >= hosts.size()) {
+        fail<InvalidArgument>("TF_CONFIG: the task is {} {}, but the cluster has {} of that type (they count from 0)",
+                              type, index, hosts.size());
+      }
+      place.listen = net::parse_address(hosts[index]);
     };
     if (type == "chief" || type == "master") {
       if (chief.empty()) fail<InvalidArgument>("TF_CONFIG: the task is '{}', which the cluster does not have", type);
@@ -126,7 +140,6 @@ JobEnvironment from_tf_config(const std::string& text) {
         "[\"host:port\", …], \"ps\": […]}}, \"task\": {{\"type\": \"worker\", \"index\": 0}}}}",
         problem.what());
   }
-  check_rank(place);
   return place;
 }
 

@@ -162,6 +162,10 @@ TEST(Environment, SaysWhatIsWrongWithTfConfig) {
   refuse(R"({"cluster": {"worker": ["b:2"]}})", "task");
   refuse(R"({"cluster": {"worker": "b:2"}, "task": {"type": "worker", "index": 0}})", "expected");
   refuse(R"({"cluster": {"worker": ["b:2"]}, "task": {"type": "worker", "index": "zero"}})", "expected");
+  refuse(R"({"cluster": {"worker": ["b:2"]}, "task": {"type": "worker", "index": -1}})", "task index -1");
+  refuse(R"({"cluster": {"worker": ["b:2"]}, "task": {"type": "worker", "index": 0.5}})", "task index 0.5");
+  refuse(R"({"cluster": {"worker": ["b:2"]}, "task": {"type": "worker", "index": 4294967296}})",
+         "task index 4294967296");
   refuse(R"({"cluster": {"wokers": ["b:2"]}, "task": {"type": "worker", "index": 0}})", "unknown job 'wokers'");
   refuse(R"({"cluster": {"ps": ["b:2"]}, "task": {"type": "ps", "index": 0}})", "neither chief nor workers");
   refuse(R"({"cluster": {"chief": ["a:1", "b:2"]}, "task": {"type": "chief", "index": 0}})", "one chief, not 2");
@@ -170,9 +174,12 @@ TEST(Environment, SaysWhatIsWrongWithTfConfig) {
 }
 
 TEST(Environment, ATaskBeyondTheClusterIsRefused) {
-  EXPECT_FAILS(read(tf("worker", 2)), InvalidArgument, "worker 3 cannot be");
-  EXPECT_FAILS(read(tf("ps", 2)), InvalidArgument, "server 2 cannot be");
-  EXPECT_FAILS(read(tf("chief", 3)), InvalidArgument, "worker 3 cannot be");
+  EXPECT_FAILS(read(tf("worker", 2)), InvalidArgument, "TF_CONFIG", "the task is worker 2", "has 2 of that type");
+  EXPECT_FAILS(read(tf("ps", 2)), InvalidArgument, "the task is ps 2", "has 2 of that type");
+  EXPECT_FAILS(read(tf("chief", 1)), InvalidArgument, "the task is chief 1", "has 1 of that type");
+  const std::string largest =
+      R"({"cluster": {"chief": ["a:1"], "worker": ["b:2"]}, "task": {"type": "worker", "index": 4294967295}})";
+  EXPECT_FAILS(read(tf_text(largest)), InvalidArgument, "the task is worker 4294967295");
 }
 
 TEST(Environment, OurOwnVariablesGoBeforeTfConfig) {
