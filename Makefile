@@ -84,6 +84,7 @@ soak:
 check:
 	@tools/check_layers
 	@tools/check_files
+	@tools/check_events
 	@tools/check_format
 	@tools/check_checks
 

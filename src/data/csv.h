@@ -31,7 +31,7 @@ struct CsvOptions {
 /// A table of numbers, one sample per row, from a CSV file (plain or gzip), wholly in memory as floats.
 ///
 /// Every column but the label's is a feature. Labels are whole numbers from 0. Read from the first of the file's
-/// replicas that is sound (see Replicas::read_any); a plain file has no checksum, so one that lost whole rows is.
+/// replicas that is sound (see Mirrors::read_any); a plain file has no checksum, so one that lost whole rows is.
 /// Throws IoError if the file cannot be read; Corrupt, naming file, line, column and what was expected, for ragged
 /// rows and whatever is not a finite number; InvalidArgument for options that do not fit the file.
 std::shared_ptr<const Dataset> load_csv(const Mirrors& files, const CsvOptions& options = {});

@@ -19,7 +19,7 @@ struct IdxOptions {
 };
 
 /// Grey images and their labels from two IDX files (the format of MNIST), each plain or gzip, whatever its name. Each
-/// is read from the first of its replicas that is sound (see Replicas::read_any); images are sound if they are as many
+/// is read from the first of its mirrors that is sound (see Mirrors::read_any); images are sound if they are as many
 /// as the labels.
 ///
 /// Keeps one byte per pixel and converts on read. Sample shape {1, rows, columns}. Memory stays within what the files

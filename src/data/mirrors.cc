@@ -28,15 +28,16 @@ Mirrors Mirrors::operator/(const std::filesystem::path& name) const {
 
 void Mirrors::warn_of_last(const std::vector<Failure>& failures) const {
   if (failures.size() == places_.size()) return;
-  log_warn("cannot use a replica of the data, trying the next one", {{"replica", places_[failures.size() - 1].string()},
-                                                                     {"reason", failures.back().reason},
-                                                                     {"next", places_[failures.size()].string()}});
+  log_warn("mirror_skipped", "cannot use a mirror of the data, trying the next one",
+           {{"mirror", places_[failures.size() - 1].string()},
+            {"reason", failures.back().reason},
+            {"next", places_[failures.size()].string()}});
 }
 
 void Mirrors::give_up(const std::vector<Failure>& failures) {
   std::string text = failures.front().reason;
   if (failures.size() > 1) {
-    text = fmt::format("none of {} replicas can be used:", failures.size());
+    text = fmt::format("none of {} mirrors can be used:", failures.size());
     for (std::size_t i = 0; i < failures.size(); ++i) text += fmt::format(" ({}) {}", i + 1, failures[i].reason);
   }
   if (std::ranges::any_of(failures, &Failure::corrupt)) throw Corrupt(text);

@@ -18,7 +18,7 @@ class Mirrors {
  public:
   /// A single place, the usual case.
   template <std::convertible_to<std::filesystem::path> Path>
-  Mirrors(Path only)  // NOLINT(google-explicit-constructor): a path is wanted wherever replicas are
+  Mirrors(Path only)  // NOLINT(google-explicit-constructor): a path is wanted wherever mirrors are
       : places_{std::filesystem::path(std::move(only))} {}
 
   /// From "a,b". A comma always separates: a path with a comma in it cannot be named so. Throws InvalidArgument if a

@@ -386,7 +386,7 @@ class JobRunner {
       if (!spec_.quiet && status.state != JobPhase::kFinished) line_.update(describe(status));
     } catch (const Error& problem) {
       connection_.reset();
-      log_debug("no word from the master", {{"reason", problem.what()}});
+      log_debug("master_silent", "no answer from the master", {{"reason", problem.what()}});
     }
   }
 

@@ -76,7 +76,7 @@ void JobState::take_over(const SavedJob& saved) {
     leases_ = LeaseTable(lease_plan(), saved.leases);
   }
   members_.remember(view_, Clock::now() + kFindUsWithin - options_.hang_after);
-  log_info("takes over the job",
+  log_info("job_taken_over", "took over the job",
            {{"view", view_.view}, {"state", to_string(state_)}, {"members", members_.all().size()}});
 }
 
@@ -85,7 +85,8 @@ void JobState::take_over(const SavedJob& saved) {
 void JobState::notice_own_absence(Clock::time_point now) {
   const auto absent = now - std::exchange(last_tick_, now);
   if (absent < kOwnAbsence || view_.view == 0 || ended()) return;
-  log_warn("this master did not run for a while: its members get time to come back", {{"seconds", seconds(absent)}});
+  log_warn("master_was_suspended", "this master did not run for a while: its members get time to reconnect",
+           {{"seconds", seconds(absent)}});
   grace_until_ = now + kFindUsWithin;  // what they sent before they gave up may still be read first
   for (auto& [id, member] : members_.all()) {
     if (member.alive() && !member.waits_for_view) give_time_to_come_back(member, now);  // who waits stays connected
@@ -130,7 +131,8 @@ void JobState::join(const net::SessionPtr& session, const net::FrameHeader& head
   member->waits_for_view.emplace(session, header);
   if (!member->in_view && member->info.slot >= wanted(request.role)) return release(*member);
   if (member->in_view && !request.done) {
-    log_info("cannot go on in this view", {{"member", who}, {"view", request.view}, {"reason", request.reason}});
+    log_info("view_abandoned", "a member cannot continue in this view",
+             {{"member", who}, {"view", request.view}, {"reason", request.reason}});
   }
   consider_view();
 }
@@ -167,7 +169,9 @@ Member& JobState::admit(std::uint64_t session, const cluster::JoinRequest& reque
   }
   const Member* other = members_.living(request.role, request.slot);
   if (other != nullptr && !other->heard && elastic()) {
-    lose(*members_.find(other->info.id), fmt::format("another process has come in the place of {}", who));
+    lose(
+        *members_.find(other->info.id),
+        {.lost = true, .cause = "replaced", .reason = fmt::format("another process has come in the place of {}", who)});
   } else if (other != nullptr) {
     fail<InvalidArgument>("{} has joined already (pid {}): two processes have the same role and rank", who,
                           other->state.pid);
@@ -176,7 +180,7 @@ Member& JobState::admit(std::uint64_t session, const cluster::JoinRequest& reque
   Member& member =
       members_.add({.id = id, .slot = request.slot, .pid = request.pid, .address = request.address}, request.role);
   member.session = session;
-  log_info("joined",
+  log_info("member_joined", "a member joined",
            {{"member", who}, {"id", id}, {"pid", request.pid}, {"missing", view_.view == 0 ? missing() : ""}});
   return member;
 }
@@ -254,7 +258,8 @@ void JobState::rewind(const cluster::RewindRequest& request) {
     fail<StaleView>("only the chief of view {} can go back to a checkpoint", view_.view);
   }
   if (leases_.finished() > request.units) {
-    log_warn("work is done again from a checkpoint on", {{"units", request.units}, {"were", leases_.finished()}});
+    log_warn("work_rewound", "work is repeated from a checkpoint on",
+             {{"units", request.units}, {"were", leases_.finished()}});
   }
   leases_.rewind(request.units);
   save();
@@ -266,7 +271,7 @@ void JobState::set_result(const cluster::ResultReport& report) {
 }
 
 void JobState::stop(const cluster::StopRequest& request) {
-  if (!stop_) log_info("the job is to stop", {{"reason", request.reason}});
+  if (!stop_) log_info("stop_requested", "the job was asked to stop", {{"reason", request.reason}});
   stop_ = true;
   if (plan_ && plan_->leased) leases_.stop_early(plan_->lanes);
   if (state_ == cluster::JobPhase::kRunning) reason_ = request.reason;
@@ -278,7 +283,8 @@ void JobState::scale(const cluster::ScaleRequest& request) {
   if (request.servers > 0 && view_.servers.empty()) fail<InvalidArgument>("this job has no parameter servers");
   if (request.workers > 0) wanted_workers_ = request.workers;
   if (request.servers > 0) wanted_servers_ = request.servers;
-  log_info("the number of processes is to change", {{"workers", wanted_workers_}, {"servers", wanted_servers_}});
+  log_info("scale_requested", "the number of processes is to change",
+           {{"workers", wanted_workers_}, {"servers", wanted_servers_}});
   save();
   for (auto& [id, member] : members_.all()) {  // who only waits to take part is not needed
     if (member.info.slot < wanted(member.state.role) || member.in_view || !member.waits_for_view) continue;
@@ -295,7 +301,7 @@ void JobState::leave(const cluster::LeaveNotice& notice) {
   leases_.give_back(notice.member);
   const bool worker = member->state.role == cluster::Role::kWorker;
   if (worker) metrics_.leave(member->state.slot);
-  log_info("left", {{"member", member->name()}, {"failure", notice.failure}});
+  log_info("member_left", "a member left", {{"member", member->name()}, {"failure", notice.failure}});
   if (!notice.failure.empty()) fail_job(fmt::format("{} failed: {}", member->name(), notice.failure));
   const bool work_left = members_.any_alive(cluster::Role::kWorker);
   const bool achieved = is_chief(notice.member) && !result_.is_null();

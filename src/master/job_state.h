@@ -80,7 +80,7 @@ class JobState {
   void notice_own_absence(Clock::time_point now);
   void give_time_to_come_back(Member& member, Clock::time_point now) const;
   void judge(Member& member, Clock::time_point now);
-  void lose(Member& member, const std::string& reason);
+  void lose(Member& member, const Health& health);
   void finish_job();
   void fail_job(const std::string& reason);
 

@@ -56,7 +56,11 @@ void JobState::watch_paces() {
   }
   const auto found = cluster::find_stragglers(paces, stragglers_);
   if (!std::ranges::equal(found, stragglers_, {}, &cluster::Straggler::slot, &cluster::Straggler::slot)) {
-    log_warn(found.empty() ? "no worker is slow any more" : "slow: " + describe(found));
+    if (found.empty()) {
+      log_info("stragglers_gone", "no worker is slow any more");
+    } else {
+      log_warn("stragglers_found", "some workers are slow", {{"stragglers", describe(found)}});
+    }
   }
   stragglers_ = found;
   if (!plan_->balance || plan_->leased || !lane_costs_.empty()) return;
@@ -77,7 +81,11 @@ void JobState::wait_for_members() {
   waiting_since_ = Clock::now();
   reason_ =
       fmt::format("waiting for more: {}; gives up in {:.0f} s", decision_.reason, seconds(options_.wait_for_members));
-  log_warn(reason_);
+  log_warn("members_awaited", "waiting for more members",
+           {{"workers", members_.workers().size()},
+            {"min_workers", options_.shape.min_workers},
+            {"seconds", seconds(options_.wait_for_members)},
+            {"reason", decision_.reason}});
 }
 
 void JobState::form_view(std::vector<cluster::MemberId> workers,
@@ -95,7 +103,8 @@ void JobState::form_view(std::vector<cluster::MemberId> workers,
   }
   const bool same_workers =
       std::ranges::equal(next.workers, view_.workers, {}, &cluster::MemberInfo::id, &cluster::MemberInfo::id);
-  if (same_workers) next.lane_costs = lane_costs_.empty() ? view_.lane_costs : lane_costs_;
+  const bool rebalanced = same_workers && !lane_costs_.empty();
+  if (same_workers) next.lane_costs = rebalanced ? lane_costs_ : view_.lane_costs;
   place_shards(next, view_, members_, server_target());
   if (!save(next)) return;
   view_ = std::move(next);
@@ -106,7 +115,12 @@ void JobState::form_view(std::vector<cluster::MemberId> workers,
   state_ = cluster::JobPhase::kRunning;
   reason_ = fmt::format("view {}: {} workers and {} servers ({})", view_.view, view_.workers.size(),
                         view_.servers.size(), because);
-  log_info(reason_);
+  log_info("view_formed", "formed a view",
+           {{"view", view_.view},
+            {"workers", view_.workers.size()},
+            {"servers", view_.servers.size()},
+            {"rebalanced", rebalanced},
+            {"reason", because}});
   for (auto& [id, member] : members_.all()) {
     if (member.in_view && member.waits_for_view) member.answer({.member = id, .view = view_});
   }
@@ -129,7 +143,9 @@ void JobState::heed_reports(cluster::MemberId from, const cluster::ShardReports&
   for (const cluster::ShardReport& report : reply.reports) {
     Member* replica = report.failure.empty() ? nullptr : members_.find(report.replica);
     if (replica != nullptr && replica->alive() && replica->in_view) {  // it lives, but its primary cannot reach it
-      lose(*replica, fmt::format("{} does not get updates any more: {}", replica->name(), report.failure));
+      lose(*replica, {.lost = true,
+                      .cause = "unreachable",
+                      .reason = fmt::format("{} does not get updates any more: {}", replica->name(), report.failure)});
     }
   }
 }
@@ -171,7 +187,7 @@ void JobState::judge(Member& member, Clock::time_point now) {
   member.state.silent_for = std::chrono::duration_cast<std::chrono::milliseconds>(now - member.last_heard);
   if (member.waits_for_view && !member.state.disconnected) return;  // it waits for us, not we for it
   const Health health = judge_member(member.state, options_.hang_after);
-  if (health.lost) lose(member, health.reason);
+  if (health.lost) lose(member, health);
 }
 
 /// Whether the workers of the first view will soon say what kind of job this is.
@@ -180,15 +196,16 @@ bool JobState::plan_is_due() const {
 }
 
 /// A member is gone: the others go on without it, or nobody does.
-void JobState::lose(Member& member, const std::string& reason) {
-  if (!elastic() && !plan_is_due()) return fail_job(reason);
+void JobState::lose(Member& member, const Health& health) {
+  if (!elastic() && !plan_is_due()) return fail_job(health.reason);
   member.state.disconnected = true;
   member.waits_for_view.reset();
   if (member.state.role == cluster::Role::kWorker) metrics_.leave(member.state.slot);
   leases_.give_back(member.info.id);
-  log_warn("lost a member", {{"member", member.name()}, {"reason", reason}});
+  log_warn("member_lost", "lost a member",
+           {{"member", member.name()}, {"pid", member.state.pid}, {"cause", health.cause}, {"reason", health.reason}});
   if (!member.in_view) return;
-  last_failure_ = reason;
+  last_failure_ = health.reason;
   broken_ = true;
   member.in_view = false;
 }
@@ -196,7 +213,7 @@ void JobState::lose(Member& member, const std::string& reason) {
 void JobState::finish_job() {
   state_ = cluster::JobPhase::kFinished;
   reason_ = "all workers are done";
-  log_info(reason_);
+  log_info("job_finished", "all workers are done");
   save();
   for (auto& [id, member] : members_.all()) {
     if (member.waits_for_view) member.answer({.member = id, .over = true});
@@ -207,7 +224,7 @@ void JobState::fail_job(const std::string& reason) {
   if (ended()) return;
   state_ = cluster::JobPhase::kFailed;
   reason_ = reason;
-  log_error("the job failed", {{"reason", reason}});
+  log_error("job_failed", "the job failed", {{"reason", reason}});
   save();
   for (auto& [id, member] : members_.all()) {
     if (member.waits_for_view) member.refuse(reason);

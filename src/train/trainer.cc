@@ -97,7 +97,7 @@ class Trainer::Run final : public TrainControl {
   }
 
   void request_stop(const std::string& reason) override {
-    if (stopped_because_.empty()) log_info("stops", {{"reason", reason}});
+    if (stopped_because_.empty()) log_info("training_stopping", "training stops", {{"reason", reason}});
     stopped_because_ = reason;
     stop_wanted_ = true;
     if (plan_.leased) job_.membership().request_stop(reason);
@@ -161,7 +161,7 @@ class Trainer::Run final : public TrainControl {
   /// Somebody is gone: this worker goes on with the others in the next view that can be entered. False if they have
   /// ended the job without it.
   bool recover(std::string reason) {
-    log_warn("goes on in another view", {{"step", clock_}, {"reason", reason}});
+    log_warn("recovery_started", "leaves the view to continue in another one", {{"step", clock_}, {"reason", reason}});
     close_stream();
     if (computer_) computer_->rewind();
     if (checkpoints_) checkpoints_->abandon();  // somebody's part may never come
@@ -173,7 +173,7 @@ class Trainer::Run final : public TrainControl {
         if (!is_peer_failure(problem)) throw;
         if (const std::string known = job_.failure(); !known.empty()) fail<PeerLost>("{}", known);
         reason = problem.what();
-        log_warn("could not enter the view", {{"reason", reason}});
+        log_warn("view_entry_failed", "could not enter the view", {{"reason", reason}});
         std::this_thread::sleep_for(10ms);  // if it is the master that fails, this will soon be known
       }
     }
@@ -348,7 +348,8 @@ class Trainer::Run final : public TrainControl {
 
   void report_evaluation(Step step, const Evaluation& evaluation) {
     score_ = evaluation.accuracy;
-    log_info("evaluated", {{"step", step}, {"loss", evaluation.loss}, {"accuracy", evaluation.accuracy}});
+    log_info("evaluated", "evaluated the model",
+             {{"step", step}, {"loss", evaluation.loss}, {"accuracy", evaluation.accuracy}});
     for (const auto& callback : callbacks_) callback->on_evaluation(step, evaluation, *this);
   }
 
@@ -374,7 +375,7 @@ class Trainer::Run final : public TrainControl {
 
   /// This process was asked to go: the others take over its lanes.
   TrainResult leave_early() {
-    log_info("leaves: asked by a signal", {{"step", clock_}});
+    log_info("worker_leaving", "leaves the job because of a signal", {{"step", clock_}});
     stopped_because_ = "asked to leave";
     TrainResult mine = result();
     job_.membership().leave();
@@ -422,7 +423,7 @@ class Trainer::Run final : public TrainControl {
       callbacks_.push_back(write_metrics(job_.folder()->metrics()));
       callbacks_.push_back(write_tensorboard(job_.folder()->tensorboard()));
     } catch (const IoError& problem) {  // a former chief that is stopped may still hold them
-      log_error("metrics are not written from here on", {{"reason", problem.what()}});
+      log_error("metrics_disabled", "metrics are not written from now on", {{"reason", problem.what()}});
     }
     callbacks_.push_back(save_final(job_.folder()->model(), job_.folder()->result()));
     if (job_.alone()) callbacks_.push_back(show_progress());
