@@ -159,20 +159,22 @@ Current& current() {
 
 void set_up_logging(const LogOptions& options) { current().set(make_logger(options)); }
 
-void log(LogLevel level, std::string_view message, Fields fields) {
+void log(LogLevel level, EventKey event, std::string_view message, Fields fields) {
   try {
     const std::shared_ptr<spdlog::logger> logger = current().get();
     if (!logger->should_log(spdlog_level(level))) return;
-    const std::string event = format_event(message, fields);
-    logger->log(spdlog_level(level), spdlog::string_view_t(event.data(), event.size()));
+    const std::string line = format_event(event, message, fields);
+    logger->log(spdlog_level(level), spdlog::string_view_t(line.data(), line.size()));
   } catch (const std::exception& error) {  // no memory for the line: losing it is better than losing the caller
     std::fputs(error.what(), stderr);
   }
 }
 
-std::string format_event(std::string_view message, Fields fields) {
+std::string format_event(EventKey event, std::string_view message, Fields fields) {
   std::string line;
   append_escaped(line, message, false);
+  line += " event=";
+  line += event.text();
   for (const Field& field : fields) {
     line += ' ';
     line += field.key;

@@ -55,18 +55,48 @@ struct Field {
 
 using Fields = std::initializer_list<Field>;
 
-/// Writes one line: `2026-03-01T09:15:02.123Z info    [worker 1] joined view=1 servers=2`. Times are UTC. From any
-/// thread; lines never mix. Never throws. Handed to the system when the call returns, so a killed process loses no
-/// line.
-void log(LogLevel level, std::string_view message, Fields fields = {});
+/// The kind of thing that happened, in snake_case: `view_formed`. Messages are for people and may be reworded; a key is
+/// a promise to whatever watches the log, tests included. docs/events.md lists them all (tools/check_events). Made of a
+/// literal only; one that is not snake_case does not compile.
+class EventKey {
+ public:
+  consteval EventKey(const char* text) : text_(text) {  // NOLINT(google-explicit-constructor): a literal is a key
+    bool word = false;  // a letter or digit stands before: no underscore at the start, at the end, or twice in a row
+    for (const char c : text_) {
+      if (c == '_' ? !word : !((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'))) throw "an event key is snake_case";
+      word = c != '_';
+    }
+    if (!word) throw "an event key is snake_case";
+  }
 
-inline void log_debug(std::string_view message, Fields fields = {}) { log(LogLevel::kDebug, message, fields); }
-inline void log_info(std::string_view message, Fields fields = {}) { log(LogLevel::kInfo, message, fields); }
-inline void log_warn(std::string_view message, Fields fields = {}) { log(LogLevel::kWarn, message, fields); }
-inline void log_error(std::string_view message, Fields fields = {}) { log(LogLevel::kError, message, fields); }
+  constexpr std::string_view text() const { return text_; }
 
-/// Message and fields as they stand in the line, on one line whatever they contain: control characters are escaped
-/// (`\n`, `\x1b`); a value with a space, `=`, a quote or nothing in it is quoted.
-std::string format_event(std::string_view message, Fields fields);
+ private:
+  std::string_view text_;
+};
+
+/// Writes one line: `2026-03-01T09:15:02.123Z info    [worker 1] joined the job event=joined view=1 servers=2`. Times
+/// are UTC. The message is fixed text: what varies are the fields, so that both people and programs can look for it.
+///
+/// From any thread; lines never mix. Never throws. Handed to the system when the call returns, so a killed process
+/// loses no line.
+void log(LogLevel level, EventKey event, std::string_view message, Fields fields = {});
+
+inline void log_debug(EventKey event, std::string_view message, Fields fields = {}) {
+  log(LogLevel::kDebug, event, message, fields);
+}
+inline void log_info(EventKey event, std::string_view message, Fields fields = {}) {
+  log(LogLevel::kInfo, event, message, fields);
+}
+inline void log_warn(EventKey event, std::string_view message, Fields fields = {}) {
+  log(LogLevel::kWarn, event, message, fields);
+}
+inline void log_error(EventKey event, std::string_view message, Fields fields = {}) {
+  log(LogLevel::kError, event, message, fields);
+}
+
+/// Returns message, key and fields as they stand in the line, on one line whatever they contain: control characters are
+/// escaped (`\n`, `\x1b`); a value that is empty or has a space, `=` or a quote in it is quoted.
+std::string format_event(EventKey event, std::string_view message, Fields fields);
 
 }  // namespace trireme

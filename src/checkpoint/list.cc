@@ -47,7 +47,7 @@ std::optional<std::filesystem::path> latest_complete(const std::filesystem::path
       Checkpoint::open(entry.folder);
       return entry.folder;
     } catch (const Corrupt& problem) {
-      log_warn("checkpoint skipped", {{"step", entry.step}, {"reason", problem.what()}});
+      log_warn("checkpoint_unusable", "passed over a checkpoint", {{"step", entry.step}, {"reason", problem.what()}});
     }
   }
   return std::nullopt;

@@ -81,7 +81,8 @@ void tidy_up(const Work& work) {
   try {
     work();
   } catch (const Error& problem) {
-    log_warn("a file of a checkpoint that is not needed stays behind", {{"reason", problem.what()}});
+    log_warn("file_left_behind", "a checkpoint file that is no longer needed could not be removed",
+             {{"reason", problem.what()}});
   }
 }
 

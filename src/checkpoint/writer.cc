@@ -148,7 +148,8 @@ void Writer::work(const std::stop_token& stop) {
       try {
         options_.on_done(report);
       } catch (const std::exception& problem) {
-        log_error("the receiver of a checkpoint's report failed", {{"reason", problem.what()}});
+        log_error("checkpoint_report_failed", "the receiver of a checkpoint report failed",
+                  {{"reason", problem.what()}});
       }
     }
     lock.lock();
@@ -179,7 +180,8 @@ WriteReport Writer::write(const Job& job, const std::stop_token& stop) {
       for (const Removal& removal :
            decide_removals(list_checkpoints(options_.folder, files_), options_.retention, info.step)) {
         remove_checkpoint(files_, removal.folder);
-        log_info("checkpoint removed", {{"folder", removal.folder.string()}, {"reason", removal.reason}});
+        log_info("checkpoint_removed", "removed a checkpoint",
+                 {{"folder", removal.folder.string()}, {"reason", removal.reason}});
       }
     }
   } catch (const std::exception& problem) {
@@ -187,7 +189,13 @@ WriteReport Writer::write(const Job& job, const std::stop_token& stop) {
         report.complete
             ? fmt::format("step {} is complete, but old checkpoints stay: {}", info.step, problem.what())
             : fmt::format("checkpoint of step {} failed, those before it stay valid: {}", info.step, problem.what());
-    log_warn("checkpoint", {{"step", info.step}, {"problem", report.problem}});
+    if (report.complete) {
+      log_warn("checkpoint_not_removed", "could not remove old checkpoints",
+               {{"step", info.step}, {"reason", problem.what()}});
+    } else {
+      log_warn("checkpoint_write_failed", "could not write a checkpoint; the previous one stays valid",
+               {{"step", info.step}, {"reason", problem.what()}});
+    }
   }
   report.seconds = seconds_since(began);
   return report;

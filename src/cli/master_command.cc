@@ -63,16 +63,16 @@ Leading take_lead(const MasterFlags& flags, launch::SignalWatcher& signals) {
   if (flags.store.empty()) return {};
   Leading lead{.store = store::open_store({.location = flags.store}), .leadership = nullptr};
   const store::Candidate self{.name = fmt::format("pid {}", ::getpid()), .value = flags.advertise};
-  if (flags.standby) log_info("stands by", {{"store", flags.store}});
+  if (flags.standby) log_info("standing_by", "stands by", {{"store", flags.store}});
   bool troubled = false;
   for (const Deadline deadline = Deadline::in(10s);;) {
     try {
       lead.leadership = lead.store->campaign({.candidate = self, .deadline = Deadline::in(500ms)});
-      if (std::exchange(troubled, false)) log_info("the store can be reached again");
+      if (std::exchange(troubled, false)) log_info("store_reachable", "the store can be reached again");
     } catch (const Error& problem) {
       if (!flags.standby && deadline.passed()) throw;
       if (!std::exchange(troubled, true)) {
-        log_warn("the store cannot be reached: tries again", {{"reason", problem.what()}});
+        log_warn("store_unreachable", "the store cannot be reached; will try again", {{"reason", problem.what()}});
       }
     }
     if (lead.leadership) break;
@@ -82,7 +82,7 @@ Leading take_lead(const MasterFlags& flags, launch::SignalWatcher& signals) {
     fail<InvalidArgument>("another master leads ({}); use --standby to wait until it is gone",
                           leader ? leader->name : "unknown");
   }
-  log_info("leads", {{"term", lead.leadership->term()}});
+  log_info("leading", "leads the job", {{"term", lead.leadership->term()}});
   return lead;
 }
 
@@ -114,7 +114,7 @@ int run_master(const MasterFlags& flags) {
                          .plan_within = from_seconds(flags.plan_within),
                          .log_entry = lead.log_entry(),
                          .max_views = flags.max_views});
-  log_info("listens", {{"address", master.address().text()}});
+  log_info("listening", "listens", {{"address", master.address().text()}});
   if (lead.leadership) {
     lead.leadership->commit({{cluster::kAddressKey, nlohmann::json(master.address()).dump()}});
   }
@@ -127,13 +127,13 @@ int run_master(const MasterFlags& flags) {
     ::poll(&waiting, 1, 100);
     if (signals.take() != launch::StopRequest::kNone) break;
     if (master.lost_leadership() || (lead.leadership && lead.leadership->over())) {
-      log_error("ends: another master leads");
+      log_error("leadership_lost", "stops: another master leads");
       return 1;
     }
     if (master.over() && !linger) linger.emplace(Deadline::in(5s));
   }
   const cluster::JobStatus status = master.status();
-  log_info("stops", {{"state", cluster::to_string(status.state)}, {"reason", status.reason}});
+  log_info("master_stopped", "stops", {{"state", cluster::to_string(status.state)}, {"reason", status.reason}});
   return status.state == cluster::JobPhase::kFailed ? 1 : 0;
 }
 

@@ -63,7 +63,7 @@ std::filesystem::path find_checkpoints(const cluster::JobEnvironment& place) {
   try {
     return observe::RunFolder::open(place.run_folder).checkpoints();
   } catch (const InvalidArgument& problem) {
-    log_warn("writes no checkpoints", {{"reason", problem.what()}});
+    log_warn("checkpoints_disabled", "writes no checkpoints", {{"reason", problem.what()}});
     return {};
   }
 }
@@ -89,7 +89,7 @@ Ending take_part(const ServeFlags& flags, const cluster::JobEnvironment& place) 
        .compute_threads = flags.threads < 0 ? ps::default_compute_threads() : static_cast<std::size_t>(flags.threads),
        .transport = place.transport,
        .checkpoints = find_checkpoints(place)});
-  log_info("listens", {{"address", server.address().text()}});
+  log_info("listening", "listens", {{"address", server.address().text()}});
   net::EventLoop loop("server-net");
   std::promise<Ending> ended;
   std::once_flag once;
@@ -124,7 +124,7 @@ Ending take_part(const ServeFlags& flags, const cluster::JobEnvironment& place) 
     pollfd waiting{signals.descriptor(), POLLIN, 0};
     ::poll(&waiting, 1, 100);
     if (signals.take() != launch::StopRequest::kNone) {
-      log_info("stops: asked by a signal");
+      log_info("signal_received", "stops because of a signal");
       return {};
     }
   }
@@ -133,7 +133,7 @@ Ending take_part(const ServeFlags& flags, const cluster::JobEnvironment& place) 
   try {
     member.leave();
   } catch (const Error& problem) {  // the master may be gone first: the job is over all the same
-    log_info("the master was gone before the goodbye", {{"reason", problem.what()}});
+    log_info("master_gone", "the master was gone before this server could leave", {{"reason", problem.what()}});
   }
   return ending;
 }
@@ -144,12 +144,15 @@ int serve(const ServeFlags& flags) {
   for (;;) {
     const Ending ending = take_part(flags, place);
     if (ending.expelled) {
-      log_warn("is no member any more: joins again, without what it held");
+      log_warn("server_rejoining", "is no longer a member: joins again, without its shards");
       continue;
     }
-    log_info(ending.failure.empty() ? "stops: it is not needed any more" : "stops: the job has failed",
-             {{"reason", ending.failure}});
-    return ending.failure.empty() ? 0 : 1;
+    if (ending.failure.empty()) {
+      log_info("server_released", "stops: it is no longer needed");
+      return 0;
+    }
+    log_info("job_failed", "stops: the job failed", {{"reason", ending.failure}});
+    return 1;
   }
 }
 

@@ -12,6 +12,11 @@ namespace {
 
 constexpr auto kRegroupWithin = 24h;  // the master gives up long before, and says so
 
+void log_learner(const ViewInfo& view) {
+  log_info("became_learner", "catches up with the job as a learner",
+           {{"view", view.view}, {"workers", view.workers.size()}, {"servers", view.servers.size()}});
+}
+
 }  // namespace
 
 Membership::Membership(net::EventLoop& loop, MembershipOptions options, Events events)
@@ -24,8 +29,12 @@ Membership::Membership(net::EventLoop& loop, MembershipOptions options, Events e
   }
   const JoinReply reply = join({.as_learner = options_.as_learner}, options_.join_within);
   if (reply.over) fail<StaleView>("the job was over before this process could join it");
-  log_info(reply.learner ? "is a guest of the job" : "joined the job",
-           {{"view", view_.view}, {"workers", view_.workers.size()}, {"servers", view_.servers.size()}});
+  if (reply.learner) {
+    log_learner(reply.view);
+  } else {
+    log_info("joined", "joined the job",
+             {{"view", view_.view}, {"workers", view_.workers.size()}, {"servers", view_.servers.size()}});
+  }
   thread_ = std::jthread([this](const std::stop_token& stop) { beat(stop); });
 }
 
@@ -77,19 +86,19 @@ void Membership::find_next_master(const std::shared_ptr<net::Connection>& lost, 
                                   const std::string& reason) {
   const MutexLock one_search(search_mutex_);
   if (connection() != lost) return;  // another thread has found it
-  if (lost) log_warn("lost the master: looks for the next one", {{"reason", reason}});
+  if (lost) log_warn("master_lost", "lost the master; looking for its successor", {{"reason", reason}});
   while (!deadline.passed() && !closing_.load()) {
     try {
       if (const auto address = options_.find_master()) {
         // Where nobody listens the one before did: its successor will be somewhere else.
         auto next = connect(*address, Deadline::in(500ms), /*await_listener=*/false);
-        log_info("found the master", {{"address", address->text()}});
+        log_info("master_found", "found the master", {{"address", address->text()}});
         const MutexLock lock(mutex_);
         connection_ = std::move(next);
         return;
       }
     } catch (const Error& problem) {  // it is not there yet, or the store is not
-      log_debug("no master yet", {{"reason", problem.what()}});
+      log_debug("no_master_yet", "no master yet", {{"reason", problem.what()}});
     }
     std::this_thread::sleep_for(20ms);
   }
@@ -115,8 +124,10 @@ bool Membership::regroup(const std::string& reason, bool done) {
   const JoinReply reply =
       join({.member = member(), .view = view().view, .reason = reason, .done = done, .as_learner = as_learner},
            kRegroupWithin);
-  if (!reply.over) {
-    log_info(reply.learner ? "is a guest of the job" : "goes on in another view",
+  if (reply.learner) {
+    log_learner(reply.view);
+  } else if (!reply.over) {
+    log_info("view_entered", "entered another view",
              {{"view", reply.view.view}, {"workers", reply.view.workers.size()}, {"rank", rank()}});
   }
   return !reply.over;
@@ -199,7 +210,7 @@ void Membership::beat(const std::stop_token& stop) {
       send_heartbeat();
     } catch (const std::exception& problem) {
       if (stop.stop_requested()) return;
-      log_error("lost the master", {{"reason", problem.what()}});
+      log_error("master_lost", "lost the master", {{"reason", problem.what()}});
       const MutexLock lock(beat_mutex_);
       tell_abort(problem.what());
       return;

@@ -22,7 +22,7 @@ void PendingOperation::give_up() noexcept {
     ranks_->abort("what this rank had begun was given up");
     handle_.wait();
   } catch (const std::exception& problem) {  // what was to come
-    log_debug("an operation was given up", {{"reason", problem.what()}});
+    log_debug("operation_abandoned", "an operation was abandoned", {{"reason", problem.what()}});
   }
 }
 

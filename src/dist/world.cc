@@ -313,7 +313,7 @@ void World::finish() {
   try {
     barrier();
   } catch (const PeerLost& gone) {
-    log_debug("others were gone before the last barrier ended here", {{"reason", gone.what()}});
+    log_debug("peers_left_early", "peers had left before the last barrier ended here", {{"reason", gone.what()}});
   }
   if (impl_->job) impl_->job->leave();
 }

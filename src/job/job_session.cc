@@ -40,7 +40,7 @@ struct JobSession::LocalCluster {
         const MutexLock lock(mutex);
         StoppableCondition().wait(mutex, stop, [] { return false; });
       } catch (const std::exception& problem) {
-        log_error("the server of this process failed", {{"reason", problem.what()}});
+        log_error("server_failed", "the server in this process failed", {{"reason", problem.what()}});
       }
     });
   }
@@ -186,7 +186,7 @@ bool JobSession::refresh_view() {
 }
 
 void JobSession::on_regroup(View view, cluster::Regroup when, const std::string& reason) {
-  log_info("the workers have to meet in another view", {{"view", view}, {"reason", reason}});
+  log_info("regroup_requested", "the workers have to regroup in another view", {{"view", view}, {"reason", reason}});
   if (when == cluster::Regroup::kAfterStep) return regroup_wanted_.store(view);
   const MutexLock lock(mutex_);
   broken_ = view;
@@ -223,7 +223,7 @@ void JobSession::abort(const std::string& reason) {
   const MutexLock lock(mutex_);
   if (!failure_.empty()) return;
   failure_ = reason;
-  log_error("the job has failed", {{"reason", reason}});
+  log_error("job_failed", "the job failed", {{"reason", reason}});
   if (ranks_) ranks_->abort(reason);
   if (interrupt_) interrupt_(reason);
   failed_.notify_all();

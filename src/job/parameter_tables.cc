@@ -72,7 +72,7 @@ class ParameterTables::Impl {
       send();
     } catch (const std::exception& problem) {  // `wait` goes on with the others, and sends it again
       if (!is_view_failure(problem)) throw;
-      log_debug("a push was interrupted", {{"reason", problem.what()}});
+      log_debug("push_interrupted", "a push was interrupted; it is repeated", {{"reason", problem.what()}});
     }
   }
 
@@ -148,7 +148,7 @@ class ParameterTables::Impl {
   void recover(std::string reason) {
     for (;;) {
       if (const std::string known = job_.failure(); !known.empty()) fail<PeerLost>("{}", known);
-      log_warn("goes on in another view", {{"version", version_}, {"reason", reason}});
+      log_warn("recovery_started", "continues in another view", {{"step", version_}, {"reason", reason}});
       try {
         return regroup(reason);
       } catch (const std::exception& problem) {

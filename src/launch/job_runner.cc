@@ -396,7 +396,7 @@ class JobRunner {
       if (!spec_.quiet && !silent && status.state != JobPhase::kFinished) line_.update(describe(status));
     } catch (const Error& problem) {
       connection_.reset();
-      log_debug("no word from the master", {{"reason", problem.what()}});
+      log_debug("master_silent", "no answer from the master", {{"reason", problem.what()}});
     }
   }
 

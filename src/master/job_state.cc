@@ -13,23 +13,25 @@ constexpr auto kOwnAbsence = 1s;    // without a tick: this process was stopped,
 
 }  // namespace
 
-JobState::JobState(MasterOptions options)
+JobState::JobState(MasterOptions options, Time now)
     : options_(std::move(options)),
-      started_(Clock::now()),
-      last_tick_(started_),
+      started_(now),
+      now_(now),
+      last_tick_(now),
       log_(options_.log_entry),
       wanted_workers_(options_.shape.workers),
-      wanted_servers_(options_.shape.servers) {
+      wanted_servers_(options_.shape.servers),
+      last_pause_(now) {
   if (options_.shape.workers == 0) fail<InvalidArgument>("a job needs at least one worker");
   if (!options_.log_entry.saved.empty()) take_over(parse_saved_job(options_.log_entry.saved));
 }
 
-cluster::JobStatus JobState::status() const {
+cluster::JobStatus JobState::status(Time now) const {
   cluster::JobStatus status{.state = state_,
                             .reason = state_ == cluster::JobPhase::kGathering ? "waiting for " + missing() : reason_,
                             .view = view_.view,
                             .plan = plan_.value_or(cluster::Plan{}),
-                            .now = metrics_.now(Clock::now()),
+                            .now = metrics_.now(now),
                             .averages = metrics_.averages(),
                             .spread_max = metrics_.spread_max(),
                             .clocks = metrics_.clocks(),
@@ -73,30 +75,31 @@ void JobState::take_over(const SavedJob& saved) {
   result_ = saved.result;
   plan_ = saved.plan;
   if (plan_) {
-    metrics_ = MetricsAggregator(*plan_, options_.shape.workers, Clock::now());
+    metrics_ = MetricsAggregator(*plan_, options_.shape.workers, now_);
     leases_ = LeaseTable(lease_plan(), saved.leases);
   }
-  members_.remember(view_, Clock::now() + kFindUsWithin - options_.hang_after);
-  log_info("takes over the job",
+  members_.remember(view_, now_ + kFindUsWithin - options_.hang_after);
+  log_info("job_taken_over", "took over the job",
            {{"view", view_.view}, {"state", to_string(state_)}, {"members", members_.all().size()}});
 }
 
 /// While this process did not run, it heard from nobody, and members may have looked for another master: that they were
 /// silent, and that their connections ended meanwhile, says nothing about them. They come back, or are given up later.
-void JobState::notice_own_absence(Clock::time_point now) {
-  const auto absent = now - std::exchange(last_tick_, now);
+void JobState::notice_own_absence() {
+  const auto absent = now_ - std::exchange(last_tick_, now_);
   if (absent < kOwnAbsence || view_.view == 0 || ended()) return;
-  log_warn("this master did not run for a while: its members get time to come back", {{"seconds", seconds(absent)}});
-  grace_until_ = now + kFindUsWithin;  // what they sent before they gave up may still be read first
+  log_warn("master_was_suspended", "this master did not run for a while: its members get time to reconnect",
+           {{"seconds", seconds(absent)}});
+  grace_until_ = now_ + kFindUsWithin;  // what they sent before they gave up may still be read first
   for (auto& [id, member] : members_.all()) {
-    if (member.alive() && !member.waits_for_view) give_time_to_come_back(member, now);  // who waits stays connected
+    if (member.alive() && !member.waits_for_view) give_time_to_come_back(member);  // who waits stays connected
   }
 }
 
-void JobState::give_time_to_come_back(Member& member, Clock::time_point now) const {
+void JobState::give_time_to_come_back(Member& member) const {
   member.session = 0;
   member.heard = false;
-  member.last_heard = now + kFindUsWithin - options_.hang_after;
+  member.last_heard = now_ + kFindUsWithin - options_.hang_after;
 }
 
 /// Saves what there is now, with `view` as the view. False if that failed: it is tried again later.
@@ -116,14 +119,15 @@ bool JobState::save(const cluster::ViewInfo& view) {
 
 // ---- What members ask.
 
-void JobState::join(const net::SessionPtr& session, const net::FrameHeader& header,
+void JobState::join(Time now, const net::SessionPtr& session, const net::FrameHeader& header,
                     const cluster::JoinRequest& request) {
+  now_ = now;
   const std::string who = fmt::format("{} {}", to_string(request.role), request.slot);
   if (state_ == cluster::JobPhase::kFinished) return session->reply(header, cluster::JoinReply{.over = true});
   if (state_ == cluster::JobPhase::kFailed) fail<StaleView>("{} cannot join: the job has failed: {}", who, reason_);
   Member* member = members_.find(request.member);
   if (member == nullptr || !member->alive()) member = &admit(session->id(), request, who);
-  member->last_heard = Clock::now();
+  member->last_heard = now_;
   member->heard = true;
   member->done = request.done;
   leases_.give_back(member->info.id);
@@ -131,7 +135,8 @@ void JobState::join(const net::SessionPtr& session, const net::FrameHeader& head
   member->waits_for_view.emplace(session, header);
   if (!member->in_view && member->info.slot >= wanted(request.role)) return release(*member);
   if (member->in_view && !request.done) {
-    log_info("cannot go on in this view", {{"member", who}, {"view", request.view}, {"reason", request.reason}});
+    log_info("view_abandoned", "a member cannot continue in this view",
+             {{"member", who}, {"view", request.view}, {"reason", request.reason}});
   }
   consider_view();
 }
@@ -153,7 +158,7 @@ cluster::JoinReply JobState::receive(const Member& learner) const {
 
 /// One that waits is not needed any more.
 void JobState::release(Member& member) {
-  member.answer({.member = member.info.id, .over = true});
+  member.answer({.member = member.info.id, .over = true}, now_);
   member.state.left = true;
 }
 
@@ -168,7 +173,9 @@ Member& JobState::admit(std::uint64_t session, const cluster::JoinRequest& reque
   }
   const Member* other = members_.living(request.role, request.slot);
   if (other != nullptr && !other->heard && elastic()) {
-    lose(*members_.find(other->info.id), fmt::format("another process has come in the place of {}", who));
+    lose(
+        *members_.find(other->info.id),
+        {.lost = true, .cause = "replaced", .reason = fmt::format("another process has come in the place of {}", who)});
   } else if (other != nullptr) {
     fail<InvalidArgument>("{} has joined already (pid {}): two processes have the same role and rank", who,
                           other->state.pid);
@@ -177,12 +184,13 @@ Member& JobState::admit(std::uint64_t session, const cluster::JoinRequest& reque
   Member& member =
       members_.add({.id = id, .slot = request.slot, .pid = request.pid, .address = request.address}, request.role);
   member.session = session;
-  log_info("joined",
+  log_info("member_joined", "a member joined",
            {{"member", who}, {"id", id}, {"pid", request.pid}, {"missing", view_.view == 0 ? missing() : ""}});
   return member;
 }
 
-cluster::HeartbeatReply JobState::heartbeat(std::uint64_t session, const cluster::Heartbeat& beat) {
+cluster::HeartbeatReply JobState::heartbeat(Time now, std::uint64_t session, const cluster::Heartbeat& beat) {
+  now_ = now;
   cluster::HeartbeatReply reply{.stop = stop_,
                                 .over = state_ == cluster::JobPhase::kFinished,
                                 .abort = state_ == cluster::JobPhase::kFailed ? reason_ : "",
@@ -192,7 +200,7 @@ cluster::HeartbeatReply JobState::heartbeat(std::uint64_t session, const cluster
     reply.expelled = !ended();
     return reply;
   }
-  member->last_heard = Clock::now();
+  member->last_heard = now_;
   member->heard = true;
   member->session = session;  // it may have come from a master that died
   if (member->state.role == cluster::Role::kServer) {
@@ -206,16 +214,17 @@ cluster::HeartbeatReply JobState::heartbeat(std::uint64_t session, const cluster
     reply.reason = broken_ ? last_failure_ : decision_.reason;
   }
   if (!plan_ || !member->in_view) return reply;
-  metrics_.add(member->state.slot, beat.work, Clock::now());
-  if (beat.last) metrics_.close_row(Clock::now());
+  metrics_.add(member->state.slot, beat.work, now_);
+  if (beat.last) metrics_.close_row(now_);
   if (is_chief(beat.member)) reply.rows = metrics_.take_rows();
   return reply;
 }
 
-void JobState::set_plan(const cluster::Plan& plan) {
+void JobState::set_plan(Time now, const cluster::Plan& plan) {
+  now_ = now;
   if (!plan_) {
     plan_ = plan;
-    metrics_ = MetricsAggregator(plan, options_.shape.workers, Clock::now());
+    metrics_ = MetricsAggregator(plan, options_.shape.workers, now_);
     leases_ = LeaseTable(lease_plan());
   } else if (!(*plan_ == plan)) {
     fail<InvalidArgument>(
@@ -230,7 +239,8 @@ void JobState::set_plan(const cluster::Plan& plan) {
 
 /// Work for an asynchronous worker. Words of an earlier view do not count: somebody may have gone back to a checkpoint
 /// since.
-cluster::LeaseReply JobState::lease(const cluster::LeaseRequest& request) {
+cluster::LeaseReply JobState::lease(Time now, const cluster::LeaseRequest& request) {
+  now_ = now;
   const Member* member = members_.find(request.member);
   if (member == nullptr || !member->in_view || request.view != view_.view) {
     fail<StaleView>("work is leased to the members of view {}: rejoin the job", view_.view);
@@ -238,9 +248,9 @@ cluster::LeaseReply JobState::lease(const cluster::LeaseRequest& request) {
   for (const cluster::UnitRange& range : request.finished) leases_.finish(range);
   if (request.saved > 0) {
     leases_.pass(request.saved);
-    last_pause_ = Clock::now();
+    last_pause_ = now_;
   }
-  if (seconds(Clock::now() - last_pause_) < plan_->pause_apart_s) leases_.skip_pause();
+  if (seconds(now_ - last_pause_) < plan_->pause_apart_s) leases_.skip_pause();
   leases_changed_ = true;
   cluster::LeaseReply reply{.over = leases_.over(), .finished = leases_.finished()};
   if (reply.over || !request.more) return reply;
@@ -255,7 +265,8 @@ void JobState::rewind(const cluster::RewindRequest& request) {
     fail<StaleView>("only the chief of view {} can go back to a checkpoint", view_.view);
   }
   if (leases_.finished() > request.units) {
-    log_warn("work is done again from a checkpoint on", {{"units", request.units}, {"were", leases_.finished()}});
+    log_warn("work_rewound", "work is repeated from a checkpoint on",
+             {{"units", request.units}, {"were", leases_.finished()}});
   }
   leases_.rewind(request.units);
   save();
@@ -267,19 +278,21 @@ void JobState::set_result(const cluster::ResultReport& report) {
 }
 
 void JobState::stop(const cluster::StopRequest& request) {
-  if (!stop_) log_info("the job is to stop", {{"reason", request.reason}});
+  if (!stop_) log_info("stop_requested", "the job was asked to stop", {{"reason", request.reason}});
   stop_ = true;
   if (plan_ && plan_->leased) leases_.stop_early(plan_->lanes);
   if (state_ == cluster::JobPhase::kRunning) reason_ = request.reason;
   save();
 }
 
-void JobState::scale(const cluster::ScaleRequest& request) {
+void JobState::scale(Time now, const cluster::ScaleRequest& request) {
+  now_ = now;
   if (plan_ && !elastic()) fail<InvalidArgument>("members cannot come and go in a job that is not elastic");
   if (request.servers > 0 && view_.servers.empty()) fail<InvalidArgument>("this job has no parameter servers");
   if (request.workers > 0) wanted_workers_ = request.workers;
   if (request.servers > 0) wanted_servers_ = request.servers;
-  log_info("the number of processes is to change", {{"workers", wanted_workers_}, {"servers", wanted_servers_}});
+  log_info("scale_requested", "the number of processes is to change",
+           {{"workers", wanted_workers_}, {"servers", wanted_servers_}});
   save();
   for (auto& [id, member] : members_.all()) {  // who only waits to take part is not needed
     if (member.info.slot < wanted(member.state.role) || member.in_view || !member.waits_for_view) continue;
@@ -288,7 +301,8 @@ void JobState::scale(const cluster::ScaleRequest& request) {
   consider_view();
 }
 
-void JobState::leave(const cluster::LeaveNotice& notice) {
+void JobState::leave(Time now, const cluster::LeaveNotice& notice) {
+  now_ = now;
   Member* member = members_.find(notice.member);
   if (member == nullptr) fail<StaleView>("this process is not a member");
   member->state.left = true;
@@ -296,7 +310,7 @@ void JobState::leave(const cluster::LeaveNotice& notice) {
   leases_.give_back(notice.member);
   const bool worker = member->state.role == cluster::Role::kWorker;
   if (worker) metrics_.leave(member->state.slot);
-  log_info("left", {{"member", member->name()}, {"failure", notice.failure}});
+  log_info("member_left", "a member left", {{"member", member->name()}, {"failure", notice.failure}});
   if (!notice.failure.empty()) fail_job(fmt::format("{} failed: {}", member->name(), notice.failure));
   const bool work_left = members_.any_alive(cluster::Role::kWorker);
   const bool achieved = is_chief(notice.member) && !result_.is_null();

@@ -14,13 +14,15 @@
 
 namespace trireme::master {
 
-/// What the master knows of its job, and what it does about it: all of it but threads and locks. Every call is made
-/// with the master's lock held. What is refused is thrown.
+/// What the master knows of its job, and what it does about it: all of it but threads, locks and the clock. Every call
+/// is made with the master's lock held, and says what time it is; time never goes back. What is refused is thrown.
 class JobState {
  public:
-  explicit JobState(MasterOptions options);
+  using Time = Deadline::Clock::time_point;
 
-  cluster::JobStatus status() const;
+  JobState(MasterOptions options, Time now);
+
+  cluster::JobStatus status(Time now) const;
   bool ended() const { return state_ == cluster::JobPhase::kFailed || state_ == cluster::JobPhase::kFinished; }
   bool lost_leadership() const { return log_.lost_leadership(); }
   bool no_members_left() const;
@@ -28,27 +30,26 @@ class JobState {
   // ---- What members ask. See protocol.h.
 
   /// Answered when there is a view with this process in it.
-  void join(const net::SessionPtr& session, const net::FrameHeader& header, const cluster::JoinRequest& request);
-  cluster::HeartbeatReply heartbeat(std::uint64_t session, const cluster::Heartbeat& beat);
-  void set_plan(const cluster::Plan& plan);
-  cluster::LeaseReply lease(const cluster::LeaseRequest& request);
+  void join(Time now, const net::SessionPtr& session, const net::FrameHeader& header,
+            const cluster::JoinRequest& request);
+  cluster::HeartbeatReply heartbeat(Time now, std::uint64_t session, const cluster::Heartbeat& beat);
+  void set_plan(Time now, const cluster::Plan& plan);
+  cluster::LeaseReply lease(Time now, const cluster::LeaseRequest& request);
   void rewind(const cluster::RewindRequest& request);
   void set_result(const cluster::ResultReport& report);
   void stop(const cluster::StopRequest& request);
-  void scale(const cluster::ScaleRequest& request);
-  void leave(const cluster::LeaveNotice& notice);
+  void scale(Time now, const cluster::ScaleRequest& request);
+  void leave(Time now, const cluster::LeaveNotice& notice);
 
   // ---- What happens by itself.
 
   /// A connection has ended: whoever was behind it is dead.
-  void disconnected(std::uint64_t session);
+  void disconnected(Time now, std::uint64_t session);
 
-  /// Looks at the time; called every now and then.
-  void tick();
+  /// Does what the time asks for; called every now and then.
+  void tick(Time now);
 
  private:
-  using Clock = Deadline::Clock;
-
   bool elastic() const { return plan_ && plan_->elastic; }
   bool is_chief(cluster::MemberId member) const { return !view_.workers.empty() && view_.workers.front().id == member; }
   std::string missing() const { return describe_missing(options_.shape, members_.states()); }
@@ -77,21 +78,22 @@ class JobState {
   void form_view(std::vector<cluster::MemberId> workers, std::string because);
   void end_gathering();
   void heed_reports(cluster::MemberId from, const cluster::ShardReports& reply);
-  void notice_own_absence(Clock::time_point now);
-  void give_time_to_come_back(Member& member, Clock::time_point now) const;
-  void judge(Member& member, Clock::time_point now);
-  void lose(Member& member, const std::string& reason);
+  void notice_own_absence();
+  void give_time_to_come_back(Member& member) const;
+  void judge(Member& member);
+  void lose(Member& member, const Health& health);
   void finish_job();
   void fail_job(const std::string& reason);
 
   const MasterOptions options_;
-  const Clock::time_point started_;
-  Clock::time_point last_tick_;
-  Clock::time_point grace_until_{};  // until then the end of a connection is no death
+  const Time started_;
+  Time now_;  // of the call under way
+  Time last_tick_;
+  Time grace_until_{};  // until then the end of a connection is no death
   MasterLog log_;
   cluster::JobPhase state_ = cluster::JobPhase::kGathering;
   std::string reason_;
-  Clock::time_point waiting_since_{};
+  Time waiting_since_{};
   bool stop_ = false;
   std::uint32_t wanted_workers_;
   std::uint32_t wanted_servers_;
@@ -105,10 +107,10 @@ class JobState {
   MetricsAggregator metrics_;
   LeaseTable leases_;
   bool leases_changed_ = false;  // and not saved
-  Clock::time_point last_pause_ = Clock::now();
+  Time last_pause_;
   std::vector<cluster::Straggler> stragglers_;
   std::vector<double> lane_costs_;  // that the lanes should be dealt out by; empty = no change
-  Clock::time_point view_since_{};
+  Time view_since_{};
   nlohmann::json result_;
 };
 

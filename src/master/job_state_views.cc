@@ -47,7 +47,7 @@ ViewInputs JobState::view_inputs() const {
 /// Who is slow, and whether that is worth another deal of the lanes. A measurement takes a while to settle, and who is
 /// slow for a moment need not be named, nor give anything away.
 void JobState::watch_paces() {
-  if (!plan_ || view_.workers.empty() || Clock::now() - view_since_ < kPacesSettle) return;
+  if (!plan_ || view_.workers.empty() || now_ - view_since_ < kPacesSettle) return;
   std::vector<cluster::LanePace> paces;
   std::vector<double> lane_seconds;
   for (const cluster::MemberInfo& worker : view_.workers) {
@@ -56,7 +56,11 @@ void JobState::watch_paces() {
   }
   const auto found = cluster::find_stragglers(paces, stragglers_);
   if (!std::ranges::equal(found, stragglers_, {}, &cluster::Straggler::slot, &cluster::Straggler::slot)) {
-    log_warn(found.empty() ? "no worker is slow any more" : "slow: " + describe(found));
+    if (found.empty()) {
+      log_info("stragglers_gone", "no worker is slow any more");
+    } else {
+      log_warn("stragglers_found", "some workers are slow", {{"stragglers", describe(found)}});
+    }
   }
   stragglers_ = found;
   if (!plan_->balance || plan_->leased || !lane_costs_.empty()) return;
@@ -74,10 +78,14 @@ bool JobState::others_wait() const {
 void JobState::wait_for_members() {
   if (state_ == cluster::JobPhase::kWaiting) return;
   state_ = cluster::JobPhase::kWaiting;
-  waiting_since_ = Clock::now();
+  waiting_since_ = now_;
   reason_ =
       fmt::format("waiting for more: {}; gives up in {:.0f} s", decision_.reason, seconds(options_.wait_for_members));
-  log_warn(reason_);
+  log_warn("members_awaited", "waiting for more members",
+           {{"workers", members_.workers().size()},
+            {"min_workers", options_.shape.min_workers},
+            {"seconds", seconds(options_.wait_for_members)},
+            {"reason", decision_.reason}});
 }
 
 void JobState::form_view(std::vector<cluster::MemberId> workers,
@@ -95,20 +103,26 @@ void JobState::form_view(std::vector<cluster::MemberId> workers,
   }
   const bool same_workers =
       std::ranges::equal(next.workers, view_.workers, {}, &cluster::MemberInfo::id, &cluster::MemberInfo::id);
-  if (same_workers) next.lane_costs = lane_costs_.empty() ? view_.lane_costs : lane_costs_;
+  const bool rebalanced = same_workers && !lane_costs_.empty();
+  if (same_workers) next.lane_costs = rebalanced ? lane_costs_ : view_.lane_costs;
   place_shards(next, view_, members_, server_target());
   if (!save(next)) return;
   view_ = std::move(next);
   members_.enter(view_);
   broken_ = false;
   lane_costs_.clear();
-  view_since_ = Clock::now();
+  view_since_ = now_;
   state_ = cluster::JobPhase::kRunning;
   reason_ = fmt::format("view {}: {} workers and {} servers ({})", view_.view, view_.workers.size(),
                         view_.servers.size(), because);
-  log_info(reason_);
+  log_info("view_formed", "formed a view",
+           {{"view", view_.view},
+            {"workers", view_.workers.size()},
+            {"servers", view_.servers.size()},
+            {"rebalanced", rebalanced},
+            {"reason", because}});
   for (auto& [id, member] : members_.all()) {
-    if (member.in_view && member.waits_for_view) member.answer({.member = id, .view = view_});
+    if (member.in_view && member.waits_for_view) member.answer({.member = id, .view = view_}, now_);
   }
   decision_ = {};
 }
@@ -129,66 +143,67 @@ void JobState::heed_reports(cluster::MemberId from, const cluster::ShardReports&
   for (const cluster::ShardReport& report : reply.reports) {
     Member* replica = report.failure.empty() ? nullptr : members_.find(report.replica);
     if (replica != nullptr && replica->alive() && replica->in_view) {  // it lives, but its primary cannot reach it
-      lose(*replica, fmt::format("{} does not get updates any more: {}", replica->name(), report.failure));
+      lose(*replica, {.lost = true,
+                      .cause = "unreachable",
+                      .reason = fmt::format("{} does not get updates any more: {}", replica->name(), report.failure)});
     }
   }
 }
 
-void JobState::disconnected(std::uint64_t session) {
-  const auto now = Clock::now();
-  notice_own_absence(now);
+void JobState::disconnected(Time now, std::uint64_t session) {
+  now_ = now;
+  notice_own_absence();
   for (auto& [id, member] : members_.all()) {
     if (member.session != session) continue;
-    if (now < grace_until_ && !member.waits_for_view) {
-      give_time_to_come_back(member, now);
+    if (now_ < grace_until_ && !member.waits_for_view) {
+      give_time_to_come_back(member);
       continue;
     }
     member.state.disconnected = true;
     member.waits_for_view.reset();
-    judge(member, now);
+    judge(member);
   }
   consider_view();
 }
 
-void JobState::tick() {
-  const auto now = Clock::now();
-  notice_own_absence(now);
-  if (state_ == cluster::JobPhase::kGathering && now - started_ > options_.gather_within) end_gathering();
-  if (state_ == cluster::JobPhase::kWaiting && now - waiting_since_ > options_.wait_for_members) {
+void JobState::tick(Time now) {
+  now_ = now;
+  notice_own_absence();
+  if (state_ == cluster::JobPhase::kGathering && now_ - started_ > options_.gather_within) end_gathering();
+  if (state_ == cluster::JobPhase::kWaiting && now_ - waiting_since_ > options_.wait_for_members) {
     fail_job(fmt::format("nobody came within {:.0f} s: {}", seconds(options_.wait_for_members), decision_.reason));
   }
   if (broken_ && !plan_ && !plan_is_due()) return fail_job(last_failure_);
   for (auto& [id, member] : members_.all()) {
-    if (member.alive()) judge(member, now);
+    if (member.alive()) judge(member);
   }
   watch_paces();
   consider_view();
   if ((log_.unsaved() || leases_changed_) && !log_.lost_leadership()) save();
 }
 
-void JobState::judge(Member& member, Clock::time_point now) {
+void JobState::judge(Member& member) {
   if (ended() || state_ == cluster::JobPhase::kGathering || member.state.left) return;
-  member.state.silent_for = std::chrono::duration_cast<std::chrono::milliseconds>(now - member.last_heard);
+  member.state.silent_for = std::chrono::duration_cast<std::chrono::milliseconds>(now_ - member.last_heard);
   if (member.waits_for_view && !member.state.disconnected) return;  // it waits for us, not we for it
   const Health health = judge_member(member.state, options_.hang_after);
-  if (health.lost) lose(member, health.reason);
+  if (health.lost) lose(member, health);
 }
 
 /// Whether the workers of the first view will soon say what kind of job this is.
-bool JobState::plan_is_due() const {
-  return !plan_ && view_.view == 1 && Clock::now() - view_since_ < options_.plan_within;
-}
+bool JobState::plan_is_due() const { return !plan_ && view_.view == 1 && now_ - view_since_ < options_.plan_within; }
 
 /// A member is gone: the others go on without it, or nobody does.
-void JobState::lose(Member& member, const std::string& reason) {
-  if (!elastic() && !plan_is_due()) return fail_job(reason);
+void JobState::lose(Member& member, const Health& health) {
+  if (!elastic() && !plan_is_due()) return fail_job(health.reason);
   member.state.disconnected = true;
   member.waits_for_view.reset();
   if (member.state.role == cluster::Role::kWorker) metrics_.leave(member.state.slot);
   leases_.give_back(member.info.id);
-  log_warn("lost a member", {{"member", member.name()}, {"reason", reason}});
+  log_warn("member_lost", "lost a member",
+           {{"member", member.name()}, {"pid", member.state.pid}, {"cause", health.cause}, {"reason", health.reason}});
   if (!member.in_view) return;
-  last_failure_ = reason;
+  last_failure_ = health.reason;
   broken_ = true;
   member.in_view = false;
 }
@@ -196,10 +211,10 @@ void JobState::lose(Member& member, const std::string& reason) {
 void JobState::finish_job() {
   state_ = cluster::JobPhase::kFinished;
   reason_ = "all workers are done";
-  log_info(reason_);
+  log_info("job_finished", "all workers are done");
   save();
   for (auto& [id, member] : members_.all()) {
-    if (member.waits_for_view) member.answer({.member = id, .over = true});
+    if (member.waits_for_view) member.answer({.member = id, .over = true}, now_);
   }
 }
 
@@ -207,7 +222,7 @@ void JobState::fail_job(const std::string& reason) {
   if (ended()) return;
   state_ = cluster::JobPhase::kFailed;
   reason_ = reason;
-  log_error("the job failed", {{"reason", reason}});
+  log_error("job_failed", "the job failed", {{"reason", reason}});
   save();
   for (auto& [id, member] : members_.all()) {
     if (member.waits_for_view) member.refuse(reason);

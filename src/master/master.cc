@@ -21,7 +21,7 @@ net::ServiceOptions service_options(const MasterOptions& options) {
 /// The job's keeper, behind a lock, with a service and a clock.
 class Master::Impl final : public net::RequestHandler {
  public:
-  explicit Impl(const MasterOptions& options) : keeper_(options) {
+  explicit Impl(const MasterOptions& options) : keeper_(options, Deadline::Clock::now()) {
     service_.emplace(service_options(options), *this);
     watch_ = std::jthread([this](const std::stop_token& stop) { watch(stop); });
   }
@@ -45,17 +45,19 @@ class Master::Impl final : public net::RequestHandler {
     const auto& header = frame.header;
     const Bytes body = frame.body_bytes();
     const MutexLock lock(mutex_);
+    const auto now = Deadline::Clock::now();
     switch (header.kind) {
       case cluster::kJoin:
-        return keeper_.join(session, header, net::decode_message<cluster::JoinRequest>(body));
+        return keeper_.join(now, session, header, net::decode_message<cluster::JoinRequest>(body));
       case cluster::kHeartbeat:
-        return session->reply(header, keeper_.heartbeat(session->id(), net::decode_message<cluster::Heartbeat>(body)));
+        return session->reply(header,
+                              keeper_.heartbeat(now, session->id(), net::decode_message<cluster::Heartbeat>(body)));
       case cluster::kLease:
-        return session->reply(header, keeper_.lease(net::decode_message<cluster::LeaseRequest>(body)));
+        return session->reply(header, keeper_.lease(now, net::decode_message<cluster::LeaseRequest>(body)));
       case cluster::kStatus:
-        return session->reply(header, keeper_.status());
+        return session->reply(header, keeper_.status(now));
       case cluster::kPlan:
-        keeper_.set_plan(net::decode_message<cluster::Plan>(body));
+        keeper_.set_plan(now, net::decode_message<cluster::Plan>(body));
         break;
       case cluster::kRewind:
         keeper_.rewind(net::decode_message<cluster::RewindRequest>(body));
@@ -67,10 +69,10 @@ class Master::Impl final : public net::RequestHandler {
         keeper_.stop(net::decode_message<cluster::StopRequest>(body));
         break;
       case cluster::kScale:
-        keeper_.scale(net::decode_message<cluster::ScaleRequest>(body));
+        keeper_.scale(now, net::decode_message<cluster::ScaleRequest>(body));
         break;
       case cluster::kLeave:
-        keeper_.leave(net::decode_message<cluster::LeaveNotice>(body));
+        keeper_.leave(now, net::decode_message<cluster::LeaveNotice>(body));
         break;
       default:
         fail<InvalidArgument>("the master does not know request kind {}", header.kind);
@@ -80,7 +82,7 @@ class Master::Impl final : public net::RequestHandler {
 
   void on_disconnect(const net::SessionPtr& session, const std::string& /*reason*/) override {
     const MutexLock lock(mutex_);
-    keeper_.disconnected(session->id());
+    keeper_.disconnected(Deadline::Clock::now(), session->id());
   }
 
  private:
@@ -89,7 +91,7 @@ class Master::Impl final : public net::RequestHandler {
     while (!stop.stop_requested()) {
       sleep_for(stop, 100ms);
       const MutexLock lock(mutex_);
-      keeper_.tick();
+      keeper_.tick(Deadline::Clock::now());
     }
   }
 
@@ -106,7 +108,7 @@ Master::~Master() = default;
 const net::Address& Master::address() const { return impl_->address(); }
 
 cluster::JobStatus Master::status() const {
-  return impl_->ask([](const JobState& keeper) { return keeper.status(); });
+  return impl_->ask([](const JobState& keeper) { return keeper.status(Deadline::Clock::now()); });
 }
 
 bool Master::over() const {

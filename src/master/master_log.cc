@@ -13,10 +13,12 @@ bool MasterLog::save(const SavedJob& job) {
     return true;
   } catch (const StaleView& other) {
     if (!lost_leadership_)
-      log_error("another master leads: this one decides nothing any more", {{"reason", other.what()}});
+      log_error("leadership_lost", "another master leads: this one takes no more decisions",
+                {{"reason", other.what()}});
     lost_leadership_ = true;
   } catch (const Error& problem) {
-    if (!unsaved_) log_error("cannot save the state of the job: tries again", {{"reason", problem.what()}});
+    if (!unsaved_)
+      log_error("state_not_saved", "cannot save the state of the job; will try again", {{"reason", problem.what()}});
     unsaved_ = true;
   }
   return false;

@@ -8,8 +8,8 @@ namespace trireme::master {
 
 std::string Member::name() const { return fmt::format("{} {}", to_string(state.role), state.slot); }
 
-void Member::answer(const cluster::JoinReply& reply) {
-  last_heard = Deadline::Clock::now();
+void Member::answer(const cluster::JoinReply& reply, Deadline::Clock::time_point now) {
+  last_heard = now;
   done = false;
   const auto [asker, question] = *std::exchange(waits_for_view, std::nullopt);
   asker->reply(question, reply);

@@ -27,8 +27,8 @@ struct Member {
   bool alive() const { return !state.left && !state.disconnected; }
   std::string name() const;  ///< "worker 1"
 
-  /// Lets it go on into a view, or to the end.
-  void answer(const cluster::JoinReply& reply);
+  /// Lets it go on into a view, or to the end; its silence counts from `now`.
+  void answer(const cluster::JoinReply& reply, Deadline::Clock::time_point now);
 
   /// Tells it that there will be no view for it.
   void refuse(const std::string& reason);

@@ -61,7 +61,12 @@ void place_shards(cluster::ViewInfo& next, const cluster::ViewInfo& before, cons
     if (before.shards.empty()) place.born = next.view;
   }
   for (const std::uint32_t shard : assignment.lost) assignment.shards[shard].born = next.view;
-  log_info("places the parameters", {{"view", next.view}, {"reason", assignment.reason}});
+  log_info("shards_placed", "placed the shards of the parameters",
+           {{"view", next.view}, {"reason", assignment.reason}});
+  if (!assignment.lost.empty()) {
+    log_warn("shards_lost", "shards are lost with their servers: no replica in sync is left",
+             {{"view", next.view}, {"shards", assignment.lost.size()}});
+  }
   next.shards = std::move(assignment.shards);
   for (cluster::MemberInfo& server : next.servers) {
     if (server.since == 0) server.since = next.view;

@@ -9,10 +9,14 @@ namespace trireme::master {
 Health judge_member(const MemberState& member, std::chrono::milliseconds hang_after) {
   if (member.left) return {};
   const std::string who = fmt::format("{} {} (pid {})", to_string(member.role), member.slot, member.pid);
-  if (member.disconnected) return {true, who + " died: its connection to the master ended; see its log"};
+  if (member.disconnected) {
+    return {.lost = true, .cause = "died", .reason = who + " died: its connection to the master ended; see its log"};
+  }
   if (member.silent_for > hang_after) {
-    return {true, fmt::format("{} hangs: no heartbeat for {:.1f} s; is it stopped, or its machine overloaded?", who,
-                              static_cast<double>(member.silent_for.count()) / 1000.0)};
+    return {.lost = true,
+            .cause = "hangs",
+            .reason = fmt::format("{} hangs: no heartbeat for {:.1f} s; is it stopped, or its machine overloaded?", who,
+                                  static_cast<double>(member.silent_for.count()) / 1000.0)};
   }
   return {};
 }

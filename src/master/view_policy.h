@@ -32,7 +32,8 @@ struct MemberState {
 /// What the master should do about a member, and why.
 struct Health {
   bool lost = false;
-  std::string reason;
+  std::string cause = {};   ///< in a word, for the event: died, hangs, unreachable, replaced
+  std::string reason = {};  ///< for people: who, why, and where to look
 };
 
 /// Whether a member of a running job has to be given up.

@@ -108,7 +108,7 @@ AuthenticatedStream connect_once(EventLoop& loop, const Address& address, const 
       return connect_local(loop, address, options);
     } catch (const boost::system::system_error& problem) {
       if (options.transport == Transport::kShm) throw;
-      log_warn("cannot share memory, falling back to TCP",
+      log_warn("shared_memory_unavailable", "cannot share memory, falling back to TCP",
                {{"peer", options.peer_name}, {"reason", problem.code().message()}});
     }
   }

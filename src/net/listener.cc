@@ -103,10 +103,11 @@ class Listener::Impl {
       try {
         co_await on_entry_(co_await prove(std::move(socket), peer));
       } catch (const std::exception& problem) {
-        log_warn("refused a connection", {{"peer", peer}, {"reason", describe_refusal(problem)}});
+        log_warn("connection_refused", "refused a connection", {{"peer", peer}, {"reason", describe_refusal(problem)}});
       }
     } else {
-      log_warn("refused a connection: too many are in their handshake", {{"peer", peer}});
+      log_warn("connection_refused", "refused a connection",
+               {{"peer", peer}, {"reason", "too many connections are in their handshake"}});
     }
     unproven_.fetch_sub(1);
   }

@@ -58,7 +58,8 @@ class Service::Impl {
       try {
         service_.handler_.on_request(shared_from_this(), std::move(frame));
       } catch (const std::exception& problem) {
-        log_warn("refused a request", {{"peer", peer()}, {"kind", header.kind}, {"reason", problem.what()}});
+        log_warn("request_refused", "refused a request",
+                 {{"peer", peer()}, {"kind", header.kind}, {"reason", problem.what()}});
         refuse(header, problem);
       }
     }

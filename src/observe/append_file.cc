@@ -40,7 +40,7 @@ void AppendFile::append(Bytes row) {
   // A part of a row would spoil the next one too. If it cannot be taken back, nothing more is written.
   if (written > 0 && ::ftruncate(file_.get(), static_cast<off_t>(size_)) != 0) file_.close();
   if (healthy_.exchange(false)) {
-    log_error("cannot write; training goes on, rows are missing from this file",
+    log_error("file_write_failed", "cannot write; training continues, rows are missing from this file",
               {{"file", path_.string()}, {"reason", std::generic_category().message(reason)}});
   }
 }

@@ -53,7 +53,8 @@ std::uint64_t repair(int descriptor, const std::filesystem::path& path) {
                   path.string());
   }
   if (::ftruncate(descriptor, static_cast<off_t>(whole)) != 0) fail_errno("cannot repair " + path.string());
-  log_warn("cut off a row that an earlier run did not finish", {{"file", path.string()}, {"bytes", size - whole}});
+  log_warn("row_cut_off", "cut off a row that an earlier run did not finish",
+           {{"file", path.string()}, {"bytes", size - whole}});
   return whole;
 }
 

@@ -94,7 +94,7 @@ void PartSaver::work(const std::stop_token& stop) {
     try {
       write(job);
     } catch (const std::exception& problem) {
-      log_error("its part of a checkpoint failed; the checkpoint before stays valid",
+      log_error("part_failed", "could not write a part of a checkpoint; the previous checkpoint stays valid",
                 {{"step", job.step}, {"part", job.request.part}, {"reason", problem.what()}});
     }
     lock.lock();
@@ -116,10 +116,11 @@ void PartSaver::write(const Job& job) const {
   checkpoint::write_part(checkpoint::real_file_system(), folder_ / checkpoint::step_folder_name(job.step),
                          {.step = job.step, .attempt = request.attempt, .part = request.part, .parts = request.parts},
                          staging, request.bytes_per_second, stop);
-  log_info("wrote its part of a checkpoint", {{"step", job.step},
-                                              {"part", request.part},
-                                              {"bytes", staging.bytes().size()},
-                                              {"seconds", seconds(Deadline::Clock::now() - began)}});
+  log_info("part_written", "wrote a part of a checkpoint",
+           {{"step", job.step},
+            {"part", request.part},
+            {"bytes", staging.bytes().size()},
+            {"seconds", seconds(Deadline::Clock::now() - began)}});
 }
 
 }  // namespace trireme::ps

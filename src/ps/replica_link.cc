@@ -128,7 +128,7 @@ void ReplicaLink::link_shards(bool by_view, const SyncReply& there, const std::s
 void ReplicaLink::settle(State& state) const {
   if (state.in_sync || !state.linked || state.owing > 0) return;
   state.in_sync = true;
-  log_info("a copy is in sync", {{"shard", state.number}, {"backup", options_.replica.slot}});
+  log_info("replica_in_sync", "a replica is in sync", {{"shard", state.number}, {"replica", options_.replica.slot}});
 }
 
 ReplicaLink::State& ReplicaLink::state(std::uint32_t shard) {
@@ -219,7 +219,8 @@ void ReplicaLink::send_queue() try {
     queue_.pop_front();
   }
 } catch (const Error& problem) {  // the connection is gone: the thread finds out by itself if it waits for an answer
-  log_warn("cannot reach the backup", {{"backup", options_.replica.slot}, {"reason", problem.what()}});
+  log_warn("replica_unreachable", "cannot reach a replica",
+           {{"replica", options_.replica.slot}, {"reason", problem.what()}});
   connection_->channel().close(problem.what());
   if (sent_.empty() && !queue_.empty()) {
     sent_.push_back(std::move(queue_.front()));
@@ -288,7 +289,8 @@ void ReplicaLink::give_up(const std::exception& problem) {
   for (const Waiting& waiting : refused) refuse(waiting.reply, failure);
   for (const Waiting& waiting : released) waiting.reply.waiter->chunk_done(waiting.reply.reply);
   if (!stale)
-    log_warn("a backup gets no more updates", {{"backup", options_.replica.slot}, {"reason", problem.what()}});
+    log_warn("replica_dropped", "a replica gets no more updates",
+             {{"replica", options_.replica.slot}, {"reason", problem.what()}});
 }
 
 void ReplicaLink::close(const std::string& reason) {

@@ -113,7 +113,7 @@ class Server::Impl final : public net::RequestHandler {
   }
 
   void on_disconnect(const net::SessionPtr& session, const std::string& reason) override {
-    log_info("a connection ended", {{"peer", session->peer()}, {"reason", reason}});
+    log_info("connection_ended", "a connection ended", {{"peer", session->peer()}, {"reason", reason}});
   }
 
  private:
@@ -198,12 +198,13 @@ class Server::Impl final : public net::RequestHandler {
       bytes += shard->parameter_bytes();
       primaries += now->is_primary(*shard) ? 1 : 0;
     }
-    log_info("holds its part of the parameters", {{"view", info_.view},
-                                                  {"shards", now->shards().size()},
-                                                  {"primary", primaries},
-                                                  {"bytes", bytes},
-                                                  {"rule", to_string(tables_->description().update.rule)},
-                                                  {"consistency", to_string(tables_->description().consistency)}});
+    log_info("shards_held", "holds its shards of the parameters",
+             {{"view", info_.view},
+              {"shards", now->shards().size()},
+              {"primary", primaries},
+              {"bytes", bytes},
+              {"rule", to_string(tables_->description().update.rule)},
+              {"consistency", to_string(tables_->description().consistency)}});
   }
 
   void open(const net::SessionPtr& session, const net::InFrame& frame) {

@@ -41,13 +41,15 @@ void EtcdLeadership::keep_alive(const std::stop_token& stop) {
       const auto renewed_for = renewals_.keep_alive(lease_.id, Deadline::in(std::max<Clock::duration>(left, ttl / 2)));
       if (renewed_for == 0s) {
         if (over_.exchange(true)) return;  // given up meanwhile
-        log_error("lost the lead: its lease has run out", {{"term", term()}});
+        log_error("leadership_lost", "lost the leadership: its lease has expired", {{"term", term()}});
         return;
       }
       renewed(asked, renewed_for);
-      if (std::exchange(troubled, false)) log_info("the lease of the lead is renewed again", {{"term", term()}});
+      if (std::exchange(troubled, false))
+        log_info("leadership_renewed", "the leadership lease is renewed again", {{"term", term()}});
     } catch (const Error& problem) {  // leading() tells; the lease may still outlast the trouble
-      if (!std::exchange(troubled, true)) log_warn("cannot renew the lease of the lead", {{"reason", problem.what()}});
+      if (!std::exchange(troubled, true))
+        log_warn("leadership_renewal_failed", "cannot renew the leadership lease", {{"reason", problem.what()}});
     }
   }
 }

@@ -53,7 +53,8 @@ class EtcdStore : public Store {
       } catch (const Error& problem) {
         const bool may_pass = dynamic_cast<const Timeout*>(&problem) || dynamic_cast<const IoError*>(&problem);
         if (!may_pass || campaign.deadline.passed()) throw;
-        if (!std::exchange(troubled, true)) log_warn("cannot campaign yet", {{"reason", problem.what()}});
+        if (!std::exchange(troubled, true))
+          log_warn("campaign_failed", "cannot campaign for leadership yet", {{"reason", problem.what()}});
       }
       if (campaign.deadline.passed()) return nullptr;
       std::this_thread::sleep_for(std::min<Deadline::Clock::duration>(campaign.deadline.left(), kLookEvery));

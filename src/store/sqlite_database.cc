@@ -94,7 +94,7 @@ SqliteTransaction::~SqliteTransaction() {
   try {
     database_.run("ROLLBACK");
   } catch (const Error& problem) {  // after some failures SQLite has done it already
-    log_debug("nothing to roll back", {{"reason", problem.what()}});
+    log_debug("rollback_failed", "nothing to roll back", {{"reason", problem.what()}});
   }
 }
 

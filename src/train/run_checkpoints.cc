@@ -46,19 +46,20 @@ void RunCheckpoints::start_writer() {
 
 void RunCheckpoints::log_report(const checkpoint::WriteReport& report) const {
   if (!report.problem.empty()) {
-    log_error("a checkpoint failed; training goes on, the one before stays valid",
-              {{"step", report.step}, {"problem", report.problem}});
+    log_error("checkpoint_failed", "a checkpoint failed; training continues, the previous checkpoint stays valid",
+              {{"step", report.step}, {"reason", report.problem}});
   } else if (report.complete) {
-    log_info("wrote a checkpoint", {{"step", report.step},
-                                    {"bytes", bytes_},
-                                    {"pause_s", waited_ + report.staging_seconds},
-                                    {"seconds", report.seconds}});
+    log_info("checkpoint_written", "wrote a checkpoint",
+             {{"step", report.step},
+              {"bytes", bytes_},
+              {"pause_s", waited_ + report.staging_seconds},
+              {"seconds", report.seconds}});
   }
 }
 
 bool RunCheckpoints::may_begin(Step step) const {
   if (!writer_->busy()) return true;
-  log_warn("left out a checkpoint: the one before is still being written", {{"step", step}});
+  log_warn("checkpoint_skipped", "skipped a checkpoint: the previous one is still being written", {{"step", step}});
   return false;
 }
 
@@ -107,9 +108,11 @@ void RunCheckpoints::write(const WriterPlace& place, const TrainingState& state,
   info.complete_within = allowed_;
   waited_ = seconds(Deadline::Clock::now() - began);
   try {
-    if (!writer_->start(std::move(info), pieces)) log_warn("left out a checkpoint", {{"step", step}});
+    if (!writer_->start(std::move(info), pieces))
+      log_warn("checkpoint_skipped", "skipped a checkpoint: the previous one is still being written", {{"step", step}});
   } catch (const IoError& problem) {  // no memory for the copy
-    log_error("left out a checkpoint; training goes on", {{"step", step}, {"problem", problem.what()}});
+    log_error("checkpoint_skipped", "skipped a checkpoint; training continues",
+              {{"step", step}, {"reason", problem.what()}});
   }
 }
 
@@ -118,7 +121,7 @@ void RunCheckpoints::finish(const std::function<std::string()>& loss) {
   while (writer_->busy()) {
     if (const std::string reason = loss && !alone_ ? loss() : ""; !reason.empty()) fail<PeerLost>("{}", reason);
     if (deadline.passed()) {
-      log_error("a checkpoint was not written in time", {{"seconds", seconds(allowed_)}});
+      log_error("checkpoint_overdue", "a checkpoint was not written in time", {{"seconds", seconds(allowed_)}});
       return start_writer();
     }
     std::this_thread::sleep_for(1ms);
@@ -150,7 +153,8 @@ std::optional<RunCheckpoints::Restored> RunCheckpoints::restore(const std::vecto
     torch::Tensor target = piece.tensor;
     if (host.data_ptr() != target.data_ptr()) target.copy_(host);
   }
-  log_info("goes on from a checkpoint", {{"step", saved.step()}, {"folder", newest->string()}});
+  log_info("resumed_from_checkpoint", "resumed from a checkpoint",
+           {{"step", saved.step()}, {"folder", newest->string()}});
   return Restored{
       .at = {.fresh = false, .version = saved.step(), .updates = saved.meta().value("updates", saved.step())},
       .meta = saved.meta()};

@@ -50,7 +50,7 @@ void RunReports::deliver_rows() {
 }
 
 void RunReports::evaluated(Step step, const Evaluation& evaluation) {
-  log_info("evaluated", {{"step", step}, {"loss", evaluation.loss}, {"accuracy", evaluation.accuracy}});
+  log_info("evaluated", "evaluated the model", {{"step", step}, {"loss", evaluation.loss}, {"accuracy", evaluation.accuracy}});
   for (const auto& callback : callbacks_) callback->on_evaluation(step, evaluation, control_);
 }
 
@@ -78,7 +78,7 @@ void RunReports::become_chief() {
     callbacks_.push_back(write_metrics(job_.folder()->metrics()));
     callbacks_.push_back(write_tensorboard(job_.folder()->tensorboard()));
   } catch (const IoError& problem) {  // a former chief that is stopped may still hold them
-    log_error("metrics are not written from here on", {{"reason", problem.what()}});
+    log_error("metrics_disabled", "metrics are not written from now on", {{"reason", problem.what()}});
   }
   callbacks_.push_back(save_final(job_.folder()->model(), job_.folder()->result()));
   if (job_.alone()) callbacks_.push_back(show_progress());

@@ -17,7 +17,8 @@ class SaveBest final : public Callback {
     const bool by_loss = by_ == BestBy::kLoss;
     const double metric = by_loss ? evaluation.loss : evaluation.accuracy;
     if (!best_.offer(*module_, metric, by_loss ? "loss" : "accuracy")) return;
-    log_info("the best model so far is saved", {{"step", step}, {by_loss ? "loss" : "accuracy", metric}});
+    log_info("best_model_saved", "saved the best model so far",
+             {{"step", step}, {"metric", by_loss ? "loss" : "accuracy"}, {"value", metric}});
   }
 
  private:

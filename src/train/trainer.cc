@@ -99,7 +99,7 @@ class Trainer::Run final : public TrainControl {
   }
 
   void request_stop(const std::string& reason) override {
-    if (stopped_because_.empty()) log_info("stops", {{"reason", reason}});
+    if (stopped_because_.empty()) log_info("training_stopping", "training stops", {{"reason", reason}});
     stopped_because_ = reason;
     stop_wanted_ = true;
     if (plan_.leased) job_.membership().request_stop(reason);
@@ -157,7 +157,7 @@ class Trainer::Run final : public TrainControl {
   /// Somebody is gone: this worker goes on with the others in the next view that can be entered. False if they have
   /// ended the job without it.
   bool recover(std::string reason) {
-    log_warn("goes on in another view", {{"step", clock_}, {"reason", reason}});
+    log_warn("recovery_started", "leaves the view to continue in another one", {{"step", clock_}, {"reason", reason}});
     close_stream();
     if (computer_) computer_->rewind();
     if (checkpoints_) checkpoints_->abandon();  // somebody's part may never come
@@ -169,7 +169,7 @@ class Trainer::Run final : public TrainControl {
         if (!is_peer_failure(problem)) throw;
         if (const std::string known = job_.failure(); !known.empty()) fail<PeerLost>("{}", known);
         reason = problem.what();
-        log_warn("could not enter the view", {{"reason", reason}});
+        log_warn("view_entry_failed", "could not enter the view", {{"reason", reason}});
         std::this_thread::sleep_for(10ms);  // if it is the master that fails, this will soon be known
       }
     }
@@ -332,7 +332,7 @@ class Trainer::Run final : public TrainControl {
 
   /// This process was asked to go: the others take over its lanes.
   TrainResult leave_early() {
-    log_info("leaves: asked by a signal", {{"step", clock_}});
+    log_info("worker_leaving", "leaves the job because of a signal", {{"step", clock_}});
     stopped_because_ = "asked to leave";
     TrainResult mine = result();
     job_.membership().leave();

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "tests/support/events.h"
 #include "tests/support/temp_folder.h"
 
 namespace trireme {
@@ -37,49 +38,69 @@ class LogTest : public ::testing::Test {
 
 TEST(FormatEvent, ShowsEachKindOfValue) {
   const std::string word = "lenet";
-  EXPECT_EQ(format_event("joined", {{"view", 1},
-                                    {"bytes", std::uint64_t{18446744073709551615u}},
-                                    {"left", -3},
-                                    {"loss", 0.1},
-                                    {"rate", 0.1f},
-                                    {"ok", true},
-                                    {"model", word},
-                                    {"mode", "bsp"}}),
-            "joined view=1 bytes=18446744073709551615 left=-3 loss=0.1 rate=0.1 ok=true model=lenet mode=bsp");
+  EXPECT_EQ(format_event("joined", "joined the job",
+                         {{"view", 1},
+                          {"bytes", std::uint64_t{18446744073709551615u}},
+                          {"left", -3},
+                          {"loss", 0.1},
+                          {"rate", 0.1f},
+                          {"ok", true},
+                          {"model", word},
+                          {"mode", "bsp"}}),
+            "joined the job event=joined view=1 bytes=18446744073709551615 left=-3 loss=0.1 rate=0.1 ok=true "
+            "model=lenet mode=bsp");
 }
 
 TEST(FormatEvent, QuotesWhatWouldNotBeOneWord) {
-  EXPECT_EQ(format_event("m", {{"a", "two words"}, {"b", ""}, {"c", "k=v"}, {"d", "say \"hi\""}, {"e", "back\\slash"}}),
-            R"(m a="two words" b="" c="k=v" d="say \"hi\"" e="back\\slash")");
+  EXPECT_EQ(
+      format_event("k", "m", {{"a", "two words"}, {"b", ""}, {"c", "k=v"}, {"d", "say \"hi\""}, {"e", "back\\slash"}}),
+      R"(m event=k a="two words" b="" c="k=v" d="say \"hi\"" e="back\\slash")");
 }
 
 TEST(FormatEvent, NeverBreaksTheLineNorSteersATerminal) {
-  EXPECT_EQ(format_event("first\nsecond", {{"text", "a\r\n\tb"}, {"esc", "\x1b[2J"}, {"del", "\x7f"}}),
-            R"(first\nsecond text="a\r\n\tb" esc="\x1b[2J" del="\x7f")");
+  EXPECT_EQ(format_event("key", "first\nsecond", {{"text", "a\r\n\tb"}, {"esc", "\x1b[2J"}, {"del", "\x7f"}}),
+            R"(first\nsecond event=key text="a\r\n\tb" esc="\x1b[2J" del="\x7f")");
+}
+
+TEST_F(LogTest, EventsAreReadBackAsTheyWereLogged) {
+  set_up_logging({.role = "worker 1", .file = folder_ / "log", .to_stderr = false});
+  const std::string text = "two words, k=v, \"quoted\", back\\slash,\r\n\ta line\x1b\x7f";
+  log_info("view_formed", "formed a view", {{"view", 3}, {"ok", true}, {"empty", ""}, {"text", text}});
+  log_info("alone", "without fields");
+  const auto events = events_in("what the process printed\n" + read_file(folder_ / "log"));
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_EQ(events[0].key, "view_formed");
+  EXPECT_EQ(events[0].fields,
+            (std::map<std::string, std::string>{{"view", "3"}, {"ok", "true"}, {"empty", ""}, {"text", text}}));
+  EXPECT_EQ(events[1].key, "alone");
+  EXPECT_TRUE(events[1].fields.empty());
+  EXPECT_THAT(read_file(folder_ / "log"), HasEvent("view_formed", {{"view", 3}, {"ok", true}, {"text", text}}));
+  EXPECT_THAT(read_file(folder_ / "log"), Not(HasEvent("view_formed", {{"view", 4}})));
+  EXPECT_THAT(read_file(folder_ / "log"), Not(HasEvent("view_formed", {{"member", "worker 1"}})));
 }
 
 TEST_F(LogTest, LineHasTimeLevelRoleMessageAndFields) {
   set_up_logging({.role = "worker 1", .file = folder_ / "logs/worker-1.log", .to_stderr = false});
-  log_info("joined", {{"view", 1}, {"servers", 2}});
-  log_error("100% {} gone");
+  log_info("joined", "joined the job", {{"view", 1}, {"servers", 2}});
+  log_error("gone", "100% {} gone");
   const auto lines = lines_of(folder_ / "logs/worker-1.log");
   ASSERT_EQ(lines.size(), 2u);
   EXPECT_THAT(lines[0], MatchesRegex("[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\\.[0-9]{3}Z info    "
-                                     "\\[worker 1\\] joined view=1 servers=2"));
-  EXPECT_THAT(lines[1], HasSubstr("error   [worker 1] 100% {} gone"));
+                                     "\\[worker 1\\] joined the job event=joined view=1 servers=2"));
+  EXPECT_THAT(lines[1], HasSubstr("error   [worker 1] 100% {} gone event=gone"));
 }
 
 TEST_F(LogTest, RoleWithPatternCharactersIsShownAsItIs) {
   set_up_logging({.role = "50%v", .file = folder_ / "log", .to_stderr = false});
-  log_warn("hello");
+  log_warn("greeting", "hello");
   EXPECT_THAT(read_file(folder_ / "log"), HasSubstr("[50%v] hello"));
 }
 
 TEST_F(LogTest, LevelHoldsBackWhatIsBelowIt) {
   set_up_logging({.role = "server 0", .file = folder_ / "log", .level = LogLevel::kWarn, .to_stderr = false});
-  log_debug("one");
-  log_info("two");
-  log_warn("three");
+  log_debug("one", "one");
+  log_info("two", "two");
+  log_warn("three", "three");
   EXPECT_THAT(read_file(folder_ / "log"),
               ::testing::AllOf(Not(HasSubstr("two")), HasSubstr("warning [server 0] three")));
 }
@@ -90,7 +111,7 @@ TEST_F(LogTest, LinesSurviveAProcessThatIsKilled) {
   EXPECT_EXIT(
       {
         set_up_logging({.file = path, .to_stderr = false});
-        log_info("last words");
+        log_info("last", "last words");
         std::raise(SIGKILL);
       },
       ::testing::KilledBySignal(SIGKILL), "");
@@ -100,17 +121,17 @@ TEST_F(LogTest, LinesSurviveAProcessThatIsKilled) {
 TEST_F(LogTest, AFullDiskDoesNotStopTheCaller) {
   set_up_logging({.file = "/dev/full", .to_stderr = false});
   ::testing::internal::CaptureStderr();
-  log_error("lost");
+  log_error("lost", "lost");
   EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("cannot write /dev/full"));
 }
 
 TEST_F(LogTest, SettingUpAgainMovesTheLogAndAppends) {
   set_up_logging({.file = folder_ / "a", .to_stderr = false});
-  log_info("first");
+  log_info("first", "first");
   set_up_logging({.file = folder_ / "b", .to_stderr = false});
-  log_warn("second");
+  log_warn("second", "second");
   set_up_logging({.file = folder_ / "a", .to_stderr = false});
-  log_warn("third");
+  log_warn("third", "third");
   EXPECT_EQ(lines_of(folder_ / "a").size(), 2u);
   EXPECT_EQ(lines_of(folder_ / "b").size(), 1u);
 }
@@ -118,16 +139,17 @@ TEST_F(LogTest, SettingUpAgainMovesTheLogAndAppends) {
 TEST_F(LogTest, GoesToStandardErrorWhenAsked) {
   ::testing::internal::CaptureStderr();
   set_up_logging({.role = "master", .level = LogLevel::kInfo, .to_stderr = true});
-  log_info("listening", {{"port", 4821}});
-  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("info    [master] listening port=4821\n"));
+  log_info("listening", "listens", {{"port", 4821}});
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("info    [master] listens event=listening port=4821\n"));
 }
 
 TEST(LogDefaultDeathTest, BeforeSetUpOnlyWarningsAndErrorsGoToStandardError) {
   ::testing::FLAGS_gtest_death_test_style = "threadsafe";  // a new process, in which nobody set up logging
   EXPECT_EXIT(
       {
-        log_info("quiet");
-        log_warn("loud");
+        log_info("quiet", "quiet");
+        log_warn("loud", "loud");
         std::exit(0);
       },
       ::testing::ExitedWithCode(0), ::testing::AllOf(HasSubstr("warning loud"), Not(HasSubstr("quiet"))));
@@ -141,7 +163,7 @@ TEST_F(LogTest, FileThatCannotBeOpenedNamesItAndKeepsTheOldPlace) {
   } catch (const IoError& error) {
     EXPECT_THAT(error.what(), HasSubstr((folder_ / "log/below-a-file").string()));
   }
-  log_warn("still here");
+  log_warn("still_here", "still here");
   EXPECT_EQ(lines_of(folder_ / "log").size(), 1u);
 }
 
@@ -153,14 +175,16 @@ TEST_F(LogTest, LinesOfManyThreadsDoNotMixWhileTheLogMoves) {
     std::vector<std::jthread> threads;
     for (int t = 0; t < kThreads; ++t) {
       threads.emplace_back([t] {
-        for (int i = 0; i < kLines; ++i) log_info("line", {{"thread", t}, {"i", i}, {"text", "some words here"}});
+        for (int i = 0; i < kLines; ++i)
+          log_info("line", "a line", {{"thread", t}, {"i", i}, {"text", "some words here"}});
       });
     }
     for (int i = 0; i < 20; ++i) set_up_logging({.role = "b", .file = folder_ / "log", .to_stderr = false});
   }
   std::set<std::string> seen;
   for (const std::string& line : lines_of(folder_ / "log")) {
-    ASSERT_THAT(line, MatchesRegex(".*Z info    \\[[ab]\\] line thread=[0-3] i=[0-9]+ text=\"some words here\""));
+    ASSERT_THAT(
+        line, MatchesRegex(".*Z info    \\[[ab]\\] a line event=line thread=[0-3] i=[0-9]+ text=\"some words here\""));
     seen.insert(line.substr(line.find("thread=")));
   }
   EXPECT_EQ(seen.size(), static_cast<std::size_t>(kThreads * kLines));

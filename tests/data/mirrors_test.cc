@@ -5,12 +5,12 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "support.h"
+#include "tests/support/events.h"
 
 namespace trireme::data {
 namespace {
 
 using Labels = std::vector<std::int64_t>;
-using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -41,8 +41,9 @@ class MirrorsTest : public ::testing::Test {
   void falls_over(const std::string& labels, const std::string& reason) const {
     folder_.write("a/labels", labels);
     EXPECT_EQ(load(), (Labels{3, 5}));
-    EXPECT_THAT(log_text(), AllOf(HasSubstr("trying the next one"), HasSubstr("mirror=" + path("a/labels")),
-                                  HasSubstr(reason), HasSubstr("next=" + path("b/labels"))));
+    EXPECT_THAT(log_text(),
+                HasEvent("mirror_skipped",
+                         {{"mirror", path("a/labels")}, {"reason", HasSubstr(reason)}, {"next", path("b/labels")}}));
   }
 
   std::string path(const std::string& name) const { return (folder_ / name).string(); }
@@ -70,27 +71,28 @@ TEST_F(MirrorsTest, PlacesAreTriedInTheOrderGiven) {
 TEST_F(MirrorsTest, Missing) {
   std::filesystem::remove(folder_ / "a/labels");
   EXPECT_EQ(load(), (Labels{3, 5}));
-  EXPECT_THAT(log_text(), AllOf(HasSubstr("No such file"), HasSubstr("next=" + path("b/labels"))));
+  EXPECT_THAT(log_text(),
+              HasEvent("mirror_skipped", {{"reason", HasSubstr("No such file")}, {"next", path("b/labels")}}));
 }
 
 TEST_F(MirrorsTest, AWholeFolderIsMissing) {
   std::filesystem::remove_all(folder_ / "a");
   EXPECT_EQ(load(), (Labels{3, 5}));
-  EXPECT_THAT(log_text(), HasSubstr("next=" + path("b/images")));
+  EXPECT_THAT(log_text(), HasEvent("mirror_skipped", {{"next", path("b/images")}}));
 }
 
 TEST_F(MirrorsTest, Unreadable) {
   std::filesystem::remove(folder_ / "a/labels");
   std::filesystem::create_directory(folder_ / "a/labels");  // nobody may read it, not even root
   EXPECT_EQ(load(), (Labels{3, 5}));
-  EXPECT_THAT(log_text(), HasSubstr("not a regular file"));
+  EXPECT_THAT(log_text(), HasEvent("mirror_skipped", {{"reason", HasSubstr("not a regular file")}}));
 }
 
 TEST_F(MirrorsTest, AReadThatFails) {
   std::filesystem::remove(folder_ / "a/labels");
   std::filesystem::create_symlink("/proc/self/mem", folder_ / "a/labels");  // its first bytes are no memory of ours
   EXPECT_EQ(load(), (Labels{3, 5}));
-  EXPECT_THAT(log_text(), HasSubstr("Input/output error"));
+  EXPECT_THAT(log_text(), HasEvent("mirror_skipped", {{"reason", HasSubstr("Input/output error")}}));
 }
 
 TEST_F(MirrorsTest, TruncatedGzip) {
@@ -114,7 +116,8 @@ TEST_F(MirrorsTest, ImagesThatAreNotAsManyAsTheLabels) {
   one[7] = 1;
   folder_.write("a/images", one.substr(0, 17));
   EXPECT_EQ(load(), (Labels{3, 4}));
-  EXPECT_THAT(log_text(), AllOf(HasSubstr("do not belong together"), HasSubstr("next=" + path("b/images"))));
+  EXPECT_THAT(log_text(), HasEvent("mirror_skipped",
+                                   {{"reason", HasSubstr("do not belong together")}, {"next", path("b/images")}}));
 }
 
 TEST_F(MirrorsTest, AllBadTellsTheReasonOfEach) {
@@ -128,7 +131,7 @@ TEST_F(MirrorsTest, AllBadTellsTheReasonOfEach) {
 
 TEST_F(MirrorsTest, ASinglePlaceFailsInItsOwnWords) {
   EXPECT_FAILS(load_idx(path("a/none"), path("a/labels")), IoError, "cannot open " + path("a/none"));
-  EXPECT_THAT(log_text(), Not(HasSubstr("replica")));
+  EXPECT_THAT(log_text(), Not(HasEvent("mirror_skipped")));
 }
 
 TEST_F(MirrorsTest, WhatIsNotThePlacesFaultComesOutAtOnce) {
@@ -146,7 +149,8 @@ TEST_F(MirrorsTest, CsvFallsOverToo) {
   folder_.write("b/table.csv.gz", gzipped("1,2,0\n3,4,1\n"));
   const auto table = load_csv(Mirrors::parse(path("a") + "," + path("b")) / "table.csv");
   EXPECT_EQ(read_all(*table).features, (std::vector<float>{1, 2, 3, 4}));
-  EXPECT_THAT(log_text(), AllOf(HasSubstr("line 2, column 2"), HasSubstr("next=" + path("b/table.csv"))));
+  EXPECT_THAT(log_text(),
+              HasEvent("mirror_skipped", {{"reason", HasSubstr("line 2, column 2")}, {"next", path("b/table.csv")}}));
 }
 
 TEST_F(MirrorsTest, FashionMnistThatIsNowhereSaysHowToGetIt) {

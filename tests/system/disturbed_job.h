@@ -57,29 +57,29 @@ class DisturbedJob : public ::testing::Test {
   }
   std::string master_log(const std::string& run) const { return log(run, "master"); }
 
-  /// Waits until the master says so; for ASSERT_TRUE.
-  ::testing::AssertionResult master_says(const std::string& run, const std::string& words) {
-    if (eventually([&] { return master_log(run).find(words) != std::string::npos; })) {
-      return ::testing::AssertionSuccess();
-    }
-    return ::testing::AssertionFailure() << "no '" << words << "'\n" << master_log(run);
+  /// Waits until the master, or another process, has logged that; for ASSERT_TRUE.
+  ::testing::AssertionResult logs(const std::string& run, const WantedEvent& event,
+                                  const std::string& process = "master") {
+    if (eventually([&] { return has_event(log(run, process), event); })) return ::testing::AssertionSuccess();
+    return ::testing::AssertionFailure() << "no " << event << '\n' << log(run, process);
   }
 
   /// Waits until view `number` has formed.
   ::testing::AssertionResult reaches_view(const std::string& run, int number) {
-    return master_says(run, "view " + std::to_string(number) + ": ");
+    return logs(run, {"view_formed", {{"view", number}}});
   }
 
-  /// How many views there have been.
-  int views(const std::string& run) const {
-    const std::string log = master_log(run);
-    int count = 0;
-    while (log.find("view " + std::to_string(count + 1) + ": ") != std::string::npos) ++count;
-    return count;
+  /// The number of the last view: how many there have been.
+  std::uint64_t views(const std::string& run) const {
+    std::uint64_t last = 0;
+    for (const LoggedEvent& event : events_in(master_log(run))) {
+      if (event.key == "view_formed") last = std::max(last, event.number("view"));
+    }
+    return last;
   }
 
-  pid_t member(const Program& job, const std::string& run, int slot, const std::string& says) {
-    return wait_for_member(job.pid(), "worker", slot, folder_ / run, says);
+  pid_t member(const Program& job, const std::string& run, int slot, const WantedEvent& event) {
+    return wait_for_member(job.pid(), "worker", slot, folder_ / run, event);
   }
 
   /// The master's process; 0 if there is none at the moment.
@@ -103,13 +103,13 @@ class DisturbedJob : public ::testing::Test {
   /// there again.
   ::testing::AssertionResult killed_and_replaced(const Program& job, const std::string& run, const std::string& role,
                                                  int slot) {
-    const pid_t victim = wait_for_member(job.pid(), role, slot, folder_ / run, "");
-    const int view = views(run);
+    const pid_t victim = wait_for_member(job.pid(), role, slot, folder_ / run, std::nullopt);
+    const std::uint64_t view = views(run);
     if (victim <= 0) return ::testing::AssertionFailure() << "nobody to kill\n" << master_log(run);
     ::kill(victim, SIGKILL);
     const bool replaced = eventually([&] {
       const auto now = status(run);
-      if (now.is_null() || now.value("view", 0) <= view || now.value("copies_due", 1) > 0) return false;
+      if (now.is_null() || now.value("view", std::uint64_t{0}) <= view || now.value("copies_due", 1) > 0) return false;
       const auto& there = now.at(role + "s");
       return std::ranges::count(there, nlohmann::json(slot)) > 0 && is_gone(victim);
     });

@@ -9,8 +9,6 @@
 namespace trireme::system_test {
 namespace {
 
-using ::testing::HasSubstr;
-
 /// A job that needs two workers.
 class Hosts : public ::testing::Test {
  protected:
@@ -22,20 +20,20 @@ class Hosts : public ::testing::Test {
   }
 
   /// Waits until a view of so many workers has formed, for the `times`th time; for ASSERT_TRUE.
-  ::testing::AssertionResult has_workers(int count, int times = 1) {
-    return PlacedJob::says(*master_, fmt::format(": {} workers and", count), times);
+  ::testing::AssertionResult has_workers(int count, std::size_t times = 1) {
+    return PlacedJob::logs(*master_, {"view_formed", {{"workers", count}}}, times);
   }
 
-  /// The first that it began, once it has.
-  Step first_step_of(const Program& worker) {
+  /// The first that it began, once it has; nullopt if it did not in time.
+  std::optional<Step> first_step_of(const Program& worker) {
     std::optional<Step> first;
-    eventually([&] {
+    const bool began = eventually([&] {
       const auto& events = job_.events();
       const auto found = std::ranges::find(events, worker.pid(), &observe::StepEvent::pid);
       if (found != events.end()) first = found->step;
       return first.has_value();
     });
-    return first.value_or(0);
+    return began ? first : std::nullopt;
   }
 
   /// As somebody at host A does it.
@@ -63,17 +61,19 @@ TEST_F(Hosts, AreAddedAndRemovedDownToBelowTheMinimum) {
   for (const std::uint32_t slot : {2u, 3u}) job_.start_worker(slot, b_->site());
   ASSERT_TRUE(has_workers(4));
   for (const std::uint32_t slot : {2u, 3u}) {
-    ASSERT_TRUE(PlacedJob::says(job_.worker(slot), "ranks=4 over=shm+tls"));
+    ASSERT_TRUE(PlacedJob::logs(job_.worker(slot), {"group_formed", {{"ranks", 4}, {"over", "shm+tls"}}}));
   }
   ASSERT_TRUE(job_.advances(10));
 
   job_.kill_workers({2, 3});  // host B loses its power
   ASSERT_TRUE(has_workers(2, /*times=*/2));
-  for (const char* dead : {"worker 2 (pid", "worker 3 (pid"}) EXPECT_THAT(master_->err(), HasSubstr(dead));
+  for (const char* dead : {"worker 2", "worker 3"}) {
+    EXPECT_THAT(master_->err(), HasEvent("member_lost", {{"member", dead}, {"cause", "died"}}));
+  }
   ASSERT_TRUE(job_.advances(10));
 
   job_.kill_workers({1});
-  ASSERT_TRUE(PlacedJob::says(*master_, "waiting for more: 1 of at least 2 workers are here"));
+  ASSERT_TRUE(PlacedJob::logs(*master_, {"members_awaited", {{"workers", 1}, {"min_workers", 2}}}));
   const Step waits_at = job_.steps_made();
   job_.start_worker(1, a_->site());
   ASSERT_TRUE(has_workers(2, /*times=*/3));

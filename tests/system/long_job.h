@@ -16,8 +16,8 @@ struct LongJob {
   /// Starts `trireme train` with these flags besides the usual ones.
   explicit LongJob(const std::vector<std::string>& flags) : job(folder, command(flags)) {}
 
-  /// Waits until both workers train; worker 1 says `attached` in its log when it is about to. For ASSERT_TRUE.
-  ::testing::AssertionResult trains(const std::string& attached) {
+  /// Waits until both workers train; worker 1 logs `attached` when it is about to. For ASSERT_TRUE.
+  ::testing::AssertionResult trains(const WantedEvent& attached) {
     worker = wait_for_member(job.pid(), "worker", 1, run, attached);
     all = descendants(job.pid());
     const bool begun = worker > 0 && eventually([&] { return std::filesystem::exists(run / "metrics.jsonl"); });

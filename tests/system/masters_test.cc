@@ -17,8 +17,6 @@
 namespace trireme::system_test {
 namespace {
 
-using ::testing::HasSubstr;
-
 constexpr std::size_t kEtcdMembers = 3;
 constexpr std::uint32_t kWorkers = 2;
 constexpr double kInChargeWithin = 3;  // seconds after the end of the one before
@@ -58,18 +56,18 @@ class Masters : public ::testing::Test {
   }
 
   /// Waits until all workers have found a master for the `times`th time; for ASSERT_TRUE.
-  ::testing::AssertionResult all_find_a_master(int times) {
+  ::testing::AssertionResult all_find_a_master(std::size_t times) {
     for (std::uint32_t slot = 0; slot < kWorkers; ++slot) {
-      if (auto found = PlacedJob::says(job_.worker(slot), "found the master", times); !found) return found;
+      if (auto found = PlacedJob::logs(job_.worker(slot), "master_found", times); !found) return found;
     }
     return ::testing::AssertionSuccess();
   }
 
-  /// Waits until any of the masters says that; for ASSERT_TRUE.
-  ::testing::AssertionResult a_master_says(const std::string& words) {
-    const auto says = [&](const auto& entry) { return entry.second->err().find(words) != std::string::npos; };
-    if (eventually([&] { return std::ranges::any_of(masters_, says); })) return ::testing::AssertionSuccess();
-    auto failure = ::testing::AssertionFailure() << "no master said '" << words << "', but";
+  /// Waits until any of the masters has logged that; for ASSERT_TRUE.
+  ::testing::AssertionResult a_master_logs(const WantedEvent& event) {
+    const auto logged = [&](const auto& entry) { return has_event(entry.second->err(), event); };
+    if (eventually([&] { return std::ranges::any_of(masters_, logged); })) return ::testing::AssertionSuccess();
+    auto failure = ::testing::AssertionFailure() << "no master logged " << event << ", but";
     for (const auto& [pid, master] : masters_) failure << "\nmaster " << pid << ":\n" << master->err();
     return failure;
   }
@@ -88,7 +86,7 @@ class Masters : public ::testing::Test {
 };
 
 TEST_F(Masters, AreKilledFiveTimesAndNoStepFails) {
-  for (int kill = 1; kill <= 5; ++kill) {
+  for (std::size_t kill = 1; kill <= 5; ++kill) {
     const pid_t leading = next_leader();
     ASSERT_GT(leading, 0);
     const Step step = job_.steps_made();
@@ -116,8 +114,8 @@ TEST_F(Masters, OutliveEtcdAndThenTakeInAWorkerAgain) {
   EXPECT_EQ(job_.events().back().view, 1u);
 
   job_.kill_workers({1});
-  ASSERT_TRUE(a_master_says("view 2: 1 workers"));
-  ASSERT_TRUE(PlacedJob::says(job_.start_worker(1), "met the other workers"));
+  ASSERT_TRUE(a_master_logs({"view_formed", {{"view", 2}, {"workers", 1}}}));
+  ASSERT_TRUE(PlacedJob::logs(job_.start_worker(1), "group_formed"));
   ASSERT_TRUE(job_.advances(10));
   end();
 }
@@ -131,7 +129,7 @@ TEST_F(Masters, AreFencedWhenTheyComeBack) {
   masters_.at(former)->send(SIGCONT);
   const Outcome outcome = masters_.at(former)->wait(10s);
   EXPECT_EQ(outcome.status, 1);
-  EXPECT_THAT(outcome.err, HasSubstr("another master leads"));
+  EXPECT_THAT(outcome.err, HasEvent("leadership_lost"));
   ASSERT_TRUE(job_.advances(20));
   end();
   job_.expect_each_step_once();

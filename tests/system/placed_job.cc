@@ -22,12 +22,6 @@ std::vector<std::string> placed(const Site& site, const std::vector<std::string>
   return words;
 }
 
-int count(const std::string& text, const std::string& words) {
-  int times = 0;
-  for (std::size_t at = text.find(words); at != std::string::npos; at = text.find(words, at + 1)) ++times;
-  return times;
-}
-
 }  // namespace
 
 PlacedJob::PlacedJob(PlacedJobOptions options)
@@ -120,9 +114,9 @@ Step PlacedJob::steps_made() {
   return failure;
 }
 
-::testing::AssertionResult PlacedJob::says(const Program& program, const std::string& words, int times) {
-  if (eventually([&] { return count(program.err(), words) >= times; })) return ::testing::AssertionSuccess();
-  return ::testing::AssertionFailure() << "never said '" << words << "', but\n" << program.err();
+::testing::AssertionResult PlacedJob::logs(const Program& program, const WantedEvent& event, std::size_t times) {
+  if (eventually([&] { return count_events(program.err(), event) >= times; })) return ::testing::AssertionSuccess();
+  return ::testing::AssertionFailure() << "no " << event << ", " << times << " times, but\n" << program.err();
 }
 
 void PlacedJob::expect_undisturbed_end() {

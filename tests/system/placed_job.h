@@ -60,8 +60,8 @@ class PlacedJob {
   /// Waits until `more` further steps took effect; for ASSERT_TRUE.
   ::testing::AssertionResult advances(Step more);
 
-  /// Waits until somebody says `words` in what it logs, `times` times; for ASSERT_TRUE.
-  static ::testing::AssertionResult says(const Program& program, const std::string& words, int times = 1);
+  /// Waits until somebody has logged `event` `times` times; for ASSERT_TRUE.
+  static ::testing::AssertionResult logs(const Program& program, const WantedEvent& event, std::size_t times = 1);
 
   /// The workers, asked to stop, end well, with the parameters of a run of as many steps that nobody disturbed.
   void expect_undisturbed_end();

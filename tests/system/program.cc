@@ -8,7 +8,6 @@
 
 #include <fstream>
 #include <sstream>
-#include <thread>
 
 #include <gtest/gtest.h>
 
@@ -134,11 +133,11 @@ std::vector<pid_t> descendants(pid_t pid) {
 }
 
 pid_t wait_for_member(pid_t launcher, const std::string& role, int rank, const std::filesystem::path& run,
-                      const std::string& log) {
+                      const std::optional<WantedEvent>& event) {
   pid_t found = 0;
   const auto log_file = run / "logs" / (role + "-" + std::to_string(rank) + ".log");
-  eventually([&] {
-    if (content_of(log_file).find(log) == std::string::npos) return false;
+  const bool there = eventually([&] {
+    if (event && !has_event(content_of(log_file), *event)) return false;
     for (const pid_t pid : descendants(launcher)) {
       const std::string environment = '\0' + content_of("/proc/" + std::to_string(pid) + "/environ");
       const auto has = [&](const std::string& variable) {
@@ -148,7 +147,7 @@ pid_t wait_for_member(pid_t launcher, const std::string& role, int rank, const s
     }
     return found != 0;
   });
-  return found;
+  return there ? found : 0;
 }
 
 bool is_gone(pid_t pid) {
@@ -156,8 +155,6 @@ bool is_gone(pid_t pid) {
   const std::size_t name_end = stat.rfind(')');  // "pid (name) state ..."
   return name_end == std::string::npos || stat.at(name_end + 2) == 'Z';
 }
-
-void nap() { std::this_thread::sleep_for(5ms); }
 
 std::filesystem::path make_images(const TempFolder& folder, std::uint32_t train, std::uint32_t test) {
   constexpr std::uint32_t kSide = 28;

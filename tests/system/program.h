@@ -11,8 +11,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "tests/support/events.h"
+#include "tests/support/eventually.h"
 #include "trireme/deadline.h"
-
 #include "tests/support/temp_folder.h"
 
 namespace trireme::system_test {
@@ -64,32 +65,16 @@ Outcome run_trireme(const TempFolder& folder, std::vector<std::string> arguments
 /// Children, their children and so on, of a process that runs.
 std::vector<pid_t> descendants(pid_t pid);
 
-/// The descendant of `launcher` with that role and rank, once it is there and says `log` in its log in run folder
-/// `run`; 0 if that did not happen in time.
+/// The descendant of `launcher` with that role and rank, once it is there and has logged `event` in run folder `run`;
+/// 0 if that did not happen in time.
 pid_t wait_for_member(pid_t launcher, const std::string& role, int rank, const std::filesystem::path& run,
-                      const std::string& log);
+                      const std::optional<WantedEvent>& event);
 
 /// Not running any more, reaped or not.
 bool is_gone(pid_t pid);
 
-/// Waits until `condition()` holds; false if it did not within `time`.
-template <typename Condition>
-bool eventually(Condition condition, std::chrono::milliseconds time = 20s);
-
-void nap();  ///< a few milliseconds, between two looks at a condition
-
 /// A folder in the layout of Fashion-MNIST with `train` and `test` images of ten classes, each its own bright bar
 /// under noise, so that runs take a second. Returns its path in `folder`.
 std::filesystem::path make_images(const TempFolder& folder, std::uint32_t train = 640, std::uint32_t test = 100);
-
-template <typename Condition>
-bool eventually(Condition condition, std::chrono::milliseconds time) {
-  const Deadline deadline = Deadline::in(time);
-  while (!condition()) {
-    if (deadline.passed()) return false;
-    nap();
-  }
-  return true;
-}
 
 }  // namespace trireme::system_test

@@ -140,7 +140,7 @@ TEST_F(Strategies, ALossThatIsNotFiniteEndsTheJobWithItsReason) {
 class LongAllReduce : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
-    ASSERT_TRUE(long_.trains("met the other workers"));
+    ASSERT_TRUE(long_.trains("group_formed"));
     ASSERT_GE(long_.all.size(), 3u);  // master, workers
   }
 
@@ -151,9 +151,12 @@ TEST_P(LongAllReduce, GoesOnWhenAWorkerIsKilled) {
   ::kill(long_.worker, SIGKILL);
   const auto log = long_.run / "logs" / "worker-1.log";
   EXPECT_TRUE(eventually([&] {
-    const std::string said = read_file(log);
-    const std::size_t came_back = said.find("is a guest of the job");
-    return came_back != std::string::npos && said.find("met the other workers", came_back) != std::string::npos;
+    bool came_back = false;
+    for (const LoggedEvent& event : events_in(read_file(log))) {
+      if (event.key == "became_learner") came_back = true;
+      if (event.key == "group_formed" && came_back) return true;
+    }
+    return false;
   })) << read_file(log);
   long_.job.send(SIGINT);
   EXPECT_EQ(long_.job.wait().status, 0) << long_.job.err();

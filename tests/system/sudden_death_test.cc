@@ -12,8 +12,8 @@ namespace {
 class SuddenDeath : public ::testing::Test {
  protected:
   void SetUp() override {
-    ASSERT_TRUE(long_.trains("attached to the parameter servers"));
-    server_ = wait_for_member(long_.job.pid(), "server", 0, long_.run, "listens");
+    ASSERT_TRUE(long_.trains("servers_attached"));
+    server_ = wait_for_member(long_.job.pid(), "server", 0, long_.run, "listening");
     ASSERT_GT(server_, 0) << long_.job.err();
     ASSERT_GE(long_.all.size(), 4u);  // master, server, workers
   }

@@ -13,13 +13,7 @@ namespace trireme::system_test {
 namespace {
 
 using ::testing::HasSubstr;
-
-/// The number behind `field` in the first line that says `words`; 0 if there is none.
-Step number_after(const std::string& log, const std::string& words, const std::string& field) {
-  const std::size_t line = log.find(words);
-  const std::size_t at = line == std::string::npos ? line : log.find(field, line);
-  return at == std::string::npos ? 0 : std::stoull(log.substr(at + field.size()));
-}
+using ::testing::Not;
 
 /// Among equals.
 class Survival : public DisturbedJob {
@@ -32,7 +26,7 @@ TEST_F(Survival, OfWorkersThatAreKilledOneAfterTheOther) {
   ASSERT_TRUE(reaches_view("run", 1));
   int view = 1;
   for (const int slot : {2, 0, 3}) {  // 0 is the chief
-    const pid_t worker = member(job, "run", slot, "met the other workers");
+    const pid_t worker = member(job, "run", slot, "group_formed");
     ASSERT_GT(worker, 0) << job.err();
     ::kill(worker, SIGKILL);
     ASSERT_TRUE(reaches_view("run", view + 1));  // the others go on
@@ -44,11 +38,12 @@ TEST_F(Survival, OfWorkersThatAreKilledOneAfterTheOther) {
 
 TEST_F(Survival, OfAWorkerThatIsStoppedForAWhile) {
   Program job(folder_, trireme(flags("run", "2")));
-  const pid_t worker = member(job, "run", 1, "met the other workers");
+  const pid_t worker = member(job, "run", 1, "group_formed");
   ASSERT_GT(worker, 0) << job.err();
   ::kill(worker, SIGSTOP);
   ASSERT_TRUE(reaches_view("run", 2));
-  EXPECT_THAT(master_log("run"), HasSubstr("worker 1 (pid " + std::to_string(worker) + ") hangs"));
+  EXPECT_THAT(master_log("run"),
+              HasEvent("member_lost", {{"member", "worker 1"}, {"pid", worker}, {"cause", "hangs"}}));
   ::kill(worker, SIGCONT);  // it learns that it was given up, and comes back
   ASSERT_TRUE(reaches_view("run", 3));
   EXPECT_FALSE(is_gone(worker));
@@ -58,10 +53,10 @@ TEST_F(Survival, OfAWorkerThatIsStoppedForAWhile) {
 TEST_F(Survival, OfAnyNumberOfWorkers) {
   Program job(folder_, trireme(flags("run", "2")));
   ASSERT_TRUE(reaches_view("run", 1));
-  ASSERT_GT(member(job, "run", 0, "met the other workers"), 0);
+  ASSERT_GT(member(job, "run", 0, "group_formed"), 0);
   for (const char* workers : {"4", "1", "3"}) {
     ASSERT_TRUE(scale("run", {workers}));
-    ASSERT_TRUE(master_says("run", std::string(": ") + workers + " workers and"));
+    ASSERT_TRUE(logs("run", {"view_formed", {{"workers", workers}}}));
   }
   expect_undisturbed(stopped(job));
 }
@@ -69,15 +64,17 @@ TEST_F(Survival, OfAnyNumberOfWorkers) {
 TEST_F(Survival, NewcomersFollowWhileTheOthersTrain) {
   // A link on which the state takes several steps.
   Program job(folder_, trireme(flags("run", "2", "5", {"--throttle", "200mbit"})));
-  ASSERT_GT(member(job, "run", 1, "met the other workers"), 0);
+  ASSERT_GT(member(job, "run", 1, "group_formed"), 0);
   ASSERT_TRUE(scale("run", {"3"}));
-  ASSERT_GT(member(job, "run", 2, "met the other workers"), 0);
+  ASSERT_GT(member(job, "run", 2, "group_formed"), 0);
   const std::string sources = log("run", "worker-0") + log("run", "worker-1");
-  const Step caught_up_from = number_after(sources, "a guest follows", " step=");
-  const Step came_in_at = number_after(log("run", "worker-2"), "met the other workers", " step=");
-  EXPECT_GT(caught_up_from, 0u);
-  EXPECT_GT(came_in_at, caught_up_from);
-  EXPECT_EQ(log("run", "worker-2").find("took over the state"), std::string::npos) << log("run", "worker-2");
+  const auto caught_up_from = first_event(sources, "learner_accepted");
+  const auto came_in_at = first_event(log("run", "worker-2"), "group_formed");
+  ASSERT_TRUE(caught_up_from) << sources;
+  ASSERT_TRUE(came_in_at) << log("run", "worker-2");
+  EXPECT_GT(caught_up_from->number("step"), 0u);
+  EXPECT_GT(came_in_at->number("step"), caught_up_from->number("step"));
+  EXPECT_THAT(log("run", "worker-2"), Not(HasEvent("state_copied")));
   EXPECT_EQ(run_trireme(folder_, {"stop", (folder_ / "run").string()}).status, 0);
   expect_undisturbed(job.wait());
 }
@@ -85,14 +82,12 @@ TEST_F(Survival, NewcomersFollowWhileTheOthersTrain) {
 TEST_F(Survival, OfTheMastersDeath) {
   if (!store::sqlite_store_available()) GTEST_SKIP() << "built without SQLite";
   Program job(folder_, trireme(flags("run", "2")));
-  ASSERT_GT(member(job, "run", 1, "met the other workers"), 0);
+  ASSERT_GT(member(job, "run", 1, "group_formed"), 0);
   const pid_t first = master(job);
   ASSERT_GT(first, 0);
   ::kill(first, SIGKILL);
-  ASSERT_TRUE(master_says("run", "takes over the job"));
-  ASSERT_TRUE(eventually([&] {
-    return read_file(folder_ / "run" / "logs" / "worker-1.log").find("found the master") != std::string::npos;
-  }));
+  ASSERT_TRUE(logs("run", "job_taken_over"));
+  ASSERT_TRUE(logs("run", "master_found", "worker-1"));
   ASSERT_TRUE(killed_and_replaced(job, "run", "worker", 1));  // it is in charge
   expect_undisturbed(stopped(job));
 }
@@ -111,13 +106,13 @@ TEST_F(Survival, OfTheDeathOfEverybody) {
     }
     expect_undisturbed(run_trireme(folder_, {"resume", (folder_ / run).string(), "--json", "--workers", "3",
                                              "--step-ms", "0", "--steps", "1500"}));
-    EXPECT_THAT(read_file(folder_ / run / "logs" / "worker-0.log"), HasSubstr("goes on from a checkpoint"));
+    EXPECT_THAT(log(run, "worker-0"), HasEvent("resumed_from_checkpoint"));
   }
 }
 
 TEST_F(Survival, AskedToStopItLeavesACompleteCheckpoint) {
   Program job(folder_, trireme(flags("run", "2")));
-  ASSERT_GT(member(job, "run", 1, "met the other workers"), 0);
+  ASSERT_GT(member(job, "run", 1, "group_formed"), 0);
   const std::vector<pid_t> all = descendants(job.pid());
   job.send(SIGTERM);
   const Outcome outcome = job.wait();
@@ -133,7 +128,7 @@ TEST_F(Survival, ButNotBelowTheMinimumForLong) {
   Flags few = flags("run", "2:2");
   few.insert(few.end(), {"--restarts", "0", "--wait-for-workers", "1"});
   Program job(folder_, trireme(few));
-  const pid_t worker = member(job, "run", 1, "met the other workers");
+  const pid_t worker = member(job, "run", 1, "group_formed");
   ASSERT_GT(worker, 0) << job.err();
   ::kill(worker, SIGKILL);
   const Outcome outcome = job.wait();
@@ -144,9 +139,8 @@ TEST_F(Survival, ButNotBelowTheMinimumForLong) {
 TEST_F(Survival, OfASlowWorkerWhoseLanesMoveToTheOthers) {
   lanes_ = "16";
   Program job(folder_, trireme(flags("run", "4", "0", {"--slow", "1:8", "--balance"})));
-  ASSERT_TRUE(master_says("run", "lanes move to faster workers"));
-  ASSERT_TRUE(reaches_view("run", 2));
-  EXPECT_THAT(master_log("run"), HasSubstr("slow: worker 1 ("));
+  ASSERT_TRUE(logs("run", {"view_formed", {{"rebalanced", true}}}));
+  EXPECT_THAT(master_log("run"), HasEvent("stragglers_found", {{"stragglers", HasSubstr("worker 1 (")}}));
   expect_undisturbed(stopped(job));
 }
 

@@ -126,7 +126,7 @@ class Endpoint::Impl {
     const Verdict verdict = judge(*name);
     co_await with_stream(proven, [verdict](auto& stream, auto&) { return write_verdict(stream, verdict); });
     if (verdict != Verdict::kTaken) {
-      log_warn("refused a rank's connection",
+      log_warn("rank_refused", "refused a rank's connection",
                {{"from", name->from}, {"view", name->view}, {"group", name->group}, {"peer", proven.peer}});
       co_return;
     }

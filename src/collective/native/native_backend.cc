@@ -288,10 +288,11 @@ void NativeBackend::trace(const Operation& operation, std::size_t bytes, const C
   const auto [known, inserted] = traced_.try_emplace(std::bit_width(bytes), choice.algorithm);
   if (!inserted && std::exchange(known->second, choice.algorithm) == choice.algorithm) return;
   if (rank() != 0) return;
-  log_info("algorithm", {{"operation", describe(operation)},
-                         {"bytes", bytes},
-                         {"algorithm", std::string(name_of(choice.algorithm))},
-                         {"because", std::string(choice.reason)}});
+  log_info("algorithm_chosen", "chose an algorithm",
+           {{"operation", describe(operation)},
+            {"bytes", bytes},
+            {"algorithm", std::string(name_of(choice.algorithm))},
+            {"reason", std::string(choice.reason)}});
 }
 
 void NativeBackend::post(const Operation& operation, Deadline deadline, Done done) {

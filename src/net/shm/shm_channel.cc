@@ -121,7 +121,7 @@ void ShmChannel::flush_queue() try {
   if (sent && outgoing_.consumer_sleeps()) peer_bell_->ring();
 } catch (const Error& problem) {
   // The sender may hold locks that on_close wants: let the consuming thread find the end of the stream and close.
-  log_warn("gives up a connection", {{"peer", peer()}, {"reason", problem.what()}});
+  log_warn("connection_abandoned", "gave up a connection", {{"peer", peer()}, {"reason", problem.what()}});
   queue_.clear();
   backlog_.store(false, std::memory_order_release);
   ::shutdown(socket_.get(), SHUT_RDWR);

@@ -91,7 +91,7 @@ class LeasedStream final : public WorkStream {
     try {
       master_.lease({.finished = take_finished(), .more = false});
     } catch (const Error& problem) {  // it will be computed again, and count once
-      log_debug("could not tell what is finished", {{"reason", problem.what()}});
+      log_debug("work_report_failed", "could not report finished work", {{"reason", problem.what()}});
     }
   }
 

@@ -53,7 +53,7 @@ bool AllReduce::try_to_catch_up() {
     const MutexLock lock(mutex_);
     catch_up_ = std::move(catch_up);
   } catch (const Error& problem) {
-    log_info("cannot follow the job yet", {{"reason", problem.what()}});
+    log_info("catch_up_failed", "cannot catch up with the job yet", {{"reason", problem.what()}});
     return false;
   }
   if (const std::string known = job_.failure(); !known.empty()) fail<PeerLost>("{}", known);
@@ -134,11 +134,12 @@ Step AllReduce::sync_state(const Restore& restore) {
   if (levelled.taken) parameters_.copy_all_to_module();
   allocate_buckets();
   buffer_sync_.emplace(*ranks_, *model_.module, options_.buffers, reduce_);
-  log_info("met the other workers", {{"view", ranks_->view()},
-                                     {"rank", ranks_->rank()},
-                                     {"ranks", ranks_->size()},
-                                     {"over", ranks_->transport()},
-                                     {"step", at_.version}});
+  log_info("group_formed", "formed a group with the other workers",
+           {{"view", ranks_->view()},
+            {"rank", ranks_->rank()},
+            {"ranks", ranks_->size()},
+            {"over", ranks_->transport()},
+            {"step", at_.version}});
   return at_.version;
 }
 

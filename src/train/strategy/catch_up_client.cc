@@ -60,7 +60,7 @@ void CatchUpClient::run() {
   try {
     while (take_message()) continue;
   } catch (const std::exception& problem) {
-    log_info("does not follow the job any more", {{"reason", problem.what()}});
+    log_info("catch_up_ended", "stopped catching up with the job", {{"reason", problem.what()}});
   }
   {
     const MutexLock lock(mutex_);

@@ -56,7 +56,8 @@ class CatchUpServer::Feed {
       waiting_bytes_ += message->header.bytes;
       ended_ = message->header.kind == CatchUpHeader::Kind::kEnd;
       if (waiting_bytes_ > (ended_ ? state_bytes_ : std::max(kLeastBacklog, state_bytes_))) {
-        log_info("a guest cannot keep up with the steps: it gets the rest when it comes in", {{"guest", peer_}});
+        log_info("learner_too_slow", "a learner cannot keep up with the steps: it gets the rest when it enters a view",
+                 {{"learner", peer_}});
         waiting_.clear();
         message = std::make_shared<const Message>();
         ended_ = true;
@@ -88,12 +89,13 @@ class CatchUpServer::Feed {
       const MutexLock lock(mutex_);
       stream_ = std::move(stream);
     } catch (const std::exception& problem) {
-      log_info("a guest did not come in", {{"guest", peer_}, {"reason", problem.what()}});
+      log_info("learner_not_connected", "a learner could not connect",
+               {{"learner", peer_}, {"reason", problem.what()}});
     }
     try {
       while (stream_ && send_next(stop)) continue;
     } catch (const std::exception& problem) {
-      log_info("a guest is gone", {{"guest", peer_}, {"reason", problem.what()}});
+      log_info("learner_lost", "lost a learner", {{"learner", peer_}, {"reason", problem.what()}});
     }
     const MutexLock lock(mutex_);
     over_ = ended_ = true;
@@ -194,7 +196,8 @@ std::size_t CatchUpServer::server_handshake(const Position& at,
       message =
           make_message({.kind = CatchUpHeader::Kind::kState, .version = at.version, .updates = at.updates}, parts);
     }
-    log_info("a guest follows", {{"guest", learner->peer}, {"step", at.version}, {"bytes", message->header.bytes}});
+    log_info("learner_accepted", "a learner catches up",
+             {{"learner", learner->peer}, {"step", at.version}, {"bytes", message->header.bytes}});
     feeds_.push_back(std::make_unique<Feed>(std::move(*learner), bits_per_second_, message));
   }
   return feeds_.size() - before;

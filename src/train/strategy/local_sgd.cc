@@ -60,12 +60,13 @@ Step LocalSgd::sync_state(const Restore& restore) {
   total += 2;  // the wishes to stop and to regroup
   memory_ = ranks_.allocate(total * sizeof(float));
   flat_ = {reinterpret_cast<float*>(memory_.get()), total};
-  log_info("met the other workers", {{"view", ranks_.view()},
-                                     {"rank", ranks_.rank()},
-                                     {"ranks", ranks_.size()},
-                                     {"over", ranks_.transport()},
-                                     {"step", at_.version},
-                                     {"meet_every", options_.choice.steps}});
+  log_info("group_formed", "formed a group with the other workers",
+           {{"view", ranks_.view()},
+            {"rank", ranks_.rank()},
+            {"ranks", ranks_.size()},
+            {"over", ranks_.transport()},
+            {"step", at_.version},
+            {"meet_every", options_.choice.steps}});
   return at_.version;
 }
 
@@ -189,7 +190,7 @@ void LocalSgd::leave() {
   refresh();  // an elastic centre is nobody's own
   left_ = true;
   const std::uint64_t every_step = every_step_bytes();
-  log_info("met for the last time",
+  log_info("last_average_done", "averaged for the last time",
            {{"steps", at_.version},
             {"meetings", meetings_},
             {"wire_bytes", moved_bytes()},

@@ -40,6 +40,7 @@ void ParameterServer::attach(const Model& model) {
   if (parameters_.empty()) fail<InvalidArgument>("the model has no parameters to train");
   if (job_.chief() && !model.module->buffers().empty()) {
     log_warn(
+        "buffers_not_shared",
         "the model has buffers (batch-norm statistics): each worker keeps its own, the chief's are evaluated and saved",
         {{"buffers", model.module->buffers().size()}});
   }
@@ -61,10 +62,11 @@ Step ParameterServer::sync_state(const Restore& restore) {
   at_ = {.fresh = false,
          .version = must_be_whole && !pulled.whole() ? complete_step(pulled.oldest, restore) : pulled.newest};
   take_parameters();
-  log_info("attached to the parameter servers", {{"view", job_.view().view},
-                                                 {"parameters", client_->layout().worker_floats()},
-                                                 {"over", client_->transports()},
-                                                 {"version", at_.version}});
+  log_info("servers_attached", "attached to the parameter servers",
+           {{"view", job_.view().view},
+            {"parameters", client_->layout().worker_floats()},
+            {"over", client_->transports()},
+            {"version", at_.version}});
   return steps_of(at_.version);
 }
 
@@ -145,7 +147,7 @@ void ParameterServer::await_values() {
 /// the step again. If nobody has them any more, all go back to a checkpoint. Every worker sees the same, because no
 /// step can be completed before all have been here.
 Step ParameterServer::complete_step(Step oldest, const Restore& restore) {
-  log_warn("a step was interrupted in the middle", {{"version", oldest}, {"own", at_.version}});
+  log_warn("step_interrupted", "a step was interrupted halfway", {{"version", oldest}, {"own", at_.version}});
   std::vector<NamedParameter> here;
   for (std::size_t i = 0; i < parameters_.size(); ++i) here.push_back({parameters_[i].name, host_view(i)});
   collective::Communicator& ranks = job_.ranks();
@@ -239,7 +241,8 @@ std::optional<Step> ParameterServer::version_to_save(const SaveRequest& order) {
     const ps::LoadStatus load_status = client_->load_status();
     version = load_status.newest;
     if (load_status.oldest != version) {
-      log_warn("left out a checkpoint: steps are under way", {{"oldest", load_status.oldest}, {"newest", version}});
+      log_warn("checkpoint_skipped", "skipped a checkpoint: steps are in progress",
+               {{"oldest", load_status.oldest}, {"newest", version}});
       return std::nullopt;
     }
   }
@@ -250,7 +253,7 @@ std::optional<TrainingState> ParameterServer::save_on_servers(Step version, cons
   const auto outcome =
       client_->save({.version = version, .attempt = order.attempt, .bytes_per_second = order.bytes_per_second});
   if (!outcome.problem.empty()) {
-    log_warn("left out a checkpoint", {{"step", steps_of(version)}, {"reason", outcome.problem}});
+    log_warn("checkpoint_skipped", "skipped a checkpoint", {{"step", steps_of(version)}, {"reason", outcome.problem}});
     return std::nullopt;
   }
   return TrainingState{.at = {.fresh = false, .version = steps_of(version), .updates = outcome.updates},
@@ -264,7 +267,7 @@ std::optional<TrainingState> ParameterServer::save_on_servers(Step version, cons
 std::optional<TrainingState> ParameterServer::fetch_state(Step version) {
   state_ = client_->fetch();
   if (state_.oldest != version || state_.newest != version) {
-    log_warn("left out a checkpoint: steps are under way",
+    log_warn("checkpoint_skipped", "skipped a checkpoint: steps are in progress",
              {{"version", version}, {"oldest", state_.oldest}, {"newest", state_.newest}});
     return std::nullopt;
   }

@@ -31,7 +31,7 @@ SyncResult sync_to_furthest(collective::Communicator& ranks, const Position& own
   for (const NamedParameter& piece : state) broadcast_tensor(ranks, piece.tensor, root);
   result.taken = root != ranks.rank();
   if (result.taken && result.at.version > own.version) {
-    log_info("took over the state of another worker",
+    log_info("state_copied", "copied the state of another worker",
              {{"from_rank", root}, {"step", result.at.version}, {"own_step", own.fresh ? 0 : own.version}});
   }
   return result;
