@@ -123,6 +123,7 @@ check:
 	@tools/check_layers
 	@tools/check_files
 	@tools/check_docs
+	@tools/check_words
 	@tools/check_events
 	@tools/check_format
 	@tools/check_checks

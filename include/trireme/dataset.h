@@ -133,7 +133,7 @@ struct IdxOptions {
 };
 
 /// Grey images and their labels from two IDX files (the format of MNIST), each plain or gzip, whatever its name. Each
-/// is read from the first of its replicas that is sound (see Replicas::read_any); images are sound if they are as many
+/// is read from the first of its replicas that is sound (see read_any); images are sound if they are as many
 /// as the labels.
 ///
 /// Keeps one byte per pixel and converts on read. Sample shape {1, rows, columns}. Memory stays within what the files
@@ -169,7 +169,7 @@ struct CsvOptions {
 /// A table of numbers, one sample per row, from a CSV file (plain or gzip), wholly in memory as floats.
 ///
 /// Every column but the label's is a feature. Labels are whole numbers from 0. Read from the first of the file's
-/// replicas that is sound (see Replicas::read_any); a plain file has no checksum, so one that lost whole rows is.
+/// mirrors that is sound (see read_any); a plain file has no checksum, so one that lost whole rows is.
 /// Throws IoError if the file cannot be read; Corrupt, naming file, line, column and what was expected, for ragged
 /// rows and whatever is not a finite number; InvalidArgument for options that do not fit the file.
 std::shared_ptr<const Dataset> load_csv(const Mirrors& files, const CsvOptions& options = {});

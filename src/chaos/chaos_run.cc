@@ -56,7 +56,7 @@ class ChaosRun {
     if (signals_.take() == launch::StopRequest::kNone) return;
     supervisor_.stop(10s);
     while (supervisor_.alive() > 0) supervisor_.wait(Deadline::in(1s));
-    fail<Error>("stopped before the drill was over; what there is lies in {}", options_.folder.string());
+    fail<Error>("stopped before the chaos run was over; what there is lies in {}", options_.folder.string());
   }
 
   void run_reference(ChaosReport& report) {

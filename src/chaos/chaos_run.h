@@ -15,7 +15,7 @@ namespace trireme::chaos {
 /// A training to disturb, and how.
 struct ChaosOptions {
   std::vector<std::string> train;  ///< arguments of `trireme train`; without --out, --json, --trace-steps
-  std::filesystem::path folder;    ///< of the drill: its runs are `reference` and `disturbed` there
+  std::filesystem::path folder;    ///< of the chaos run: its runs are `reference` and `disturbed` there
   FaultPlanOptions plan;
   std::chrono::milliseconds stop_for = 5s;   ///< see FaultInjectorOptions
   std::chrono::milliseconds patience = 90s;  ///< how long to wait for a recovery before the next fault comes anyway

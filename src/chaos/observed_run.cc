@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view kUs = "trireme: ";  // how messages of the command begin
 
-/// An earlier drill in the same folder must not be taken for this one.
+/// An earlier chaos run in the same folder must not be taken for this one.
 void remove_traces(const std::filesystem::path& run) {
   if (!std::filesystem::exists(run)) return;
   for (const auto& entry : std::filesystem::directory_iterator(run)) {

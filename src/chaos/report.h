@@ -11,7 +11,7 @@
 
 namespace trireme::chaos {
 
-/// All that a drill found.
+/// All that a chaos run found.
 struct ChaosReport {
   std::vector<Recovery> recoveries;
   std::uint64_t planned = 0;  ///< faults; 0: as many as there was time for
@@ -32,7 +32,7 @@ struct ChaosReport {
   double goodput() const;
 };
 
-/// What is wrong, one sentence each; nothing: the drill is passed.
+/// What is wrong, one sentence each; nothing: the chaos run is passed.
 std::vector<std::string> problems_of(const ChaosReport& report);
 
 /// By role and fault: how often, recovery median and worst, steps redone. One row of `bench recover`.

@@ -97,7 +97,7 @@ int chaos(const ChaosFlags& flags, const std::string& config) {
   }
   const chaos::ChaosReport report = chaos::run_chaos(options);
   const bool passed = chaos::problems_of(report).empty();
-  write_file_atomically(folder.path() / "drill.json", as_bytes(chaos::to_object(report).dump(2) + "\n"));
+  write_file_atomically(folder.path() / "chaos.json", as_bytes(chaos::to_object(report).dump(2) + "\n"));
   if (train.json) {
     fmt::print("{}\n", chaos::to_object(report).dump());
   } else {
@@ -140,7 +140,7 @@ void declare_faults(CLI::App& command, ChaosFlags& flags) {
       ->check(CLI::PositiveNumber);
 }
 
-/// What a drill wants otherwise than a training, unless it was given.
+/// What a chaos run wants otherwise than a training, unless it was given.
 void settle_faults(CLI::App& command, ChaosFlags& flags) {
   const auto unless_given = [&](const char* name, auto& flag, const auto& value) {
     CLI::Option& option = *command.get_option(name);

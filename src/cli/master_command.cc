@@ -149,7 +149,7 @@ void add_master(CLI::App& app, Action& action) {
                    "begin with as few as these when the time to gather is over; 0: with all or not at all")
       ->capture_default_str();
   command->add_option("--servers", flags->servers, "how many take part")->capture_default_str();
-  command->add_option("--replicas", flags->replicas, "backups of the parameters on other servers: 0 or 1")
+  command->add_option("--replicas", flags->replicas, "replicas of the parameters on other servers: 0 or 1")
       ->check(CLI::Range(0, 1))
       ->capture_default_str();
   command->add_option("--listen", flags->listen, "host:port; port 0: any free one")->capture_default_str();

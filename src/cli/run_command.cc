@@ -83,7 +83,7 @@ void add_run(CLI::App& app, Action& action) {
       ->capture_default_str();
   command
       ->add_option("--replicas", flags->replicas,
-                   "backups of the parameters on other servers: 0, 1, or auto: 1 if there are two servers or more")
+                   "replicas of the parameters on other servers: 0, 1, or auto: 1 if there are two servers or more")
       ->check(CLI::IsMember({"auto", "0", "1"}))
       ->capture_default_str();
   command->add_option("--transport", flags->transport, "auto, shm, tcp or tls")->capture_default_str();

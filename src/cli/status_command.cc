@@ -28,7 +28,7 @@ void print(const cluster::JobStatus& status) {
   }
   if (!status.stragglers.empty()) fmt::print("slow: {}\n", cluster::describe(status.stragglers));
   if (status.copies_due > 0) {
-    fmt::print("{} shards of the parameters have no backup yet: with their server they would be lost\n",
+    fmt::print("{} shards of the parameters have no replica yet: with their server they would be lost\n",
                status.copies_due);
   }
 }

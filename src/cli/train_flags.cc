@@ -83,7 +83,7 @@ void declare(CLI::App& command, TrainFlags& flags) {
       ->group(who);
   command
       .add_option("--replicas", flags.replicas,
-                  "backups of the parameters on other servers: 0, 1, or auto: 1 if there are two servers or more")
+                  "replicas of the parameters on other servers: 0, 1, or auto: 1 if there are two servers or more")
       ->check(CLI::IsMember({"auto", "0", "1"}))
       ->capture_default_str()
       ->group(who);
@@ -179,7 +179,7 @@ void declare(CLI::App& command, TrainFlags& flags) {
 std::uint32_t parse_replicas(const std::string& text, std::uint32_t servers) {
   if (text == "auto") return servers > 1 ? 1 : 0;
   if (text == "1" && servers == 1) {
-    fail<InvalidArgument>("--replicas 1 with one server: a backup has to be on another one; use --servers 2");
+    fail<InvalidArgument>("--replicas 1 with one server: a replica has to be on another one; use --servers 2");
   }
   return text == "1" ? 1 : 0;
 }

@@ -14,12 +14,12 @@ namespace trireme::cli {
 struct TrainFlags {
   std::string model = "lenet";
   std::string data = "fashion-mnist";
-  std::string data_dir;            ///< "a", or "a,b": folders that hold the same files; see data::Replicas
+  std::string data_dir;            ///< "a", or "a,b": folders that hold the same files; see data::Mirrors
   std::string worker_range = "2";  ///< "4", or "2:8": at least 2, at most 8
   std::uint32_t workers = 2;       ///< from it: at the start
   std::uint32_t min_workers = 1;   ///< with fewer the job waits
   std::uint32_t min_start = 0;     ///< it begins with fewer than all only if a range was given
-  std::string replicas = "auto";   ///< backups of the parameters, see parse_replicas
+  std::string replicas = "auto";   ///< replicas of the parameters, see parse_replicas
   std::uint32_t restarts = 3;
   double wait_for_workers = 600;
   std::uint64_t max_views = 0;
@@ -96,7 +96,7 @@ struct WorkerRange {
 };
 WorkerRange parse_workers(const std::string& text);
 
-/// How many backups "auto", "0" or "1" means with that many servers. Throws InvalidArgument if it takes more servers.
+/// How many replicas "auto", "0" or "1" means with that many servers. Throws InvalidArgument if it takes more servers.
 std::uint32_t parse_replicas(const std::string& text, std::uint32_t servers);
 
 /// "epoch" or a number of steps, 0 = never. Throws InvalidArgument.

@@ -31,14 +31,14 @@ class Placement {
     for (std::size_t i = 0; i < places_.size(); ++i) {
       places_[i].primary = staying_[i % count];
       if (copies_ < 2 || count < 2) continue;
-      const std::size_t apart = 1 + i / count % (count - 1);  // the backups of one server's shards are spread too
+      const std::size_t apart = 1 + i / count % (count - 1);  // the replicas of one server's shards are spread too
       places_[i].replica = staying_[(i + apart) % count];
       places_[i].in_sync = true;  // both are empty
     }
     note(fmt::format("spread evenly over {} servers", count), 1);
   }
 
-  /// Lets in-sync backups take over from the dead.
+  /// Lets in-sync replicas take over from the dead.
   void bury(std::vector<std::uint32_t>& lost) {
     std::size_t promoted = 0;
     std::size_t bare = 0;
@@ -59,13 +59,13 @@ class Placement {
         lost.push_back(i);
       }
     }
-    note("{} shards go to their backup, because the primary is gone", promoted);
-    note("{} shards have lost their backup", bare);
+    note("{} shards go to their replica, because the primary is gone", promoted);
+    note("{} shards have lost their replica", bare);
     for (const std::uint32_t shard : lost) places_[shard].primary = least(staying_, load(/*primaries_only=*/true), 0);
     note("{} shards are lost: no copy in sync is left", lost.size());
   }
 
-  /// Moves the role of primary to backups that are in sync: away from who is leaving, and where that evens the load.
+  /// Moves the role of primary to replicas that are in sync: away from who is leaving, and where that evens the load.
   void swap_roles() {
     std::size_t swapped = 0;
     for (ShardPlace& place : places_) {
@@ -81,17 +81,17 @@ class Placement {
     }
   }
 
-  /// Chooses servers for backups that are missing, and for those whose shard should move there.
+  /// Chooses servers for replicas that are missing, and for those whose shard should move there.
   void choose_replicas() {
     std::size_t chosen = 0;
     for (ShardPlace& place : places_) {
       const bool needed = copies_ >= 2 || leaves(place.primary);
       if (place.replica == 0 && needed) chosen += give_replica(place) ? 1 : 0;
     }
-    note("{} shards get a new backup", chosen);
+    note("{} shards get a new replica", chosen);
     std::size_t moved = 0;
     while (prepare_shift() || (copies_ >= 2 && move_replica())) ++moved;
-    note("{} backups move for an even load", moved);
+    note("{} replicas move for an even load", moved);
   }
 
   std::vector<ShardPlace> take() { return std::move(places_); }
@@ -169,7 +169,7 @@ class Placement {
     return server != 0;
   }
 
-  /// Moves one primary from who has the most to somebody who has at least two fewer, along in-sync backups: perhaps
+  /// Moves one primary from who has the most to somebody who has at least two fewer, along in-sync replicas: perhaps
   /// over several servers, each of which takes one and gives one (an augmenting path).
   bool shift_one() {
     const Load now = load(/*primaries_only=*/true);
@@ -205,7 +205,7 @@ class Placement {
     const auto [low, high] = extremes(plan);
     if (plan.at(high) < plan.at(low) + 2) return false;
     const Load copies = load(/*primaries_only=*/false);
-    ShardPlace* best = nullptr;  // whose backup is on the server with the most copies, or which has none
+    ShardPlace* best = nullptr;  // whose replica is on the server with the most copies, or which has none
     for (ShardPlace& place : places_) {
       const bool busy = place.replica != 0 && !place.in_sync;
       if (place.primary != high || place.replica == low || busy) continue;
@@ -220,7 +220,7 @@ class Placement {
     return true;
   }
 
-  /// Moves a backup from the server with the most copies to the one with the fewest.
+  /// Moves a replica from the server with the most copies to the one with the fewest.
   bool move_replica() {
     const Load copies = load(/*primaries_only=*/false);
     const auto [low, high] = extremes(copies);

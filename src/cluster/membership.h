@@ -22,7 +22,7 @@ struct MembershipOptions {
   /// and its end is the job's.
   std::function<std::optional<net::Address>()> find_master = {};
   net::Address own_address;  ///< where this process listens: servers for workers, workers for each other
-  bool as_learner = false;   ///< a worker: if others are at work already, it begins as their guest
+  bool as_learner = false;   ///< a worker: if others are at work already, it begins as their learner
   std::string secret;
   net::Transport transport = net::Transport::kAuto;  ///< shared memory is never used here
   std::chrono::milliseconds join_within = 150s;
@@ -50,22 +50,22 @@ class Membership {
     std::function<void(View view, Regroup when, const std::string& reason)> on_regroup;
   };
 
-  /// Joins and waits until everybody is here, unless it begins as a guest. Throws Timeout naming who is missing,
+  /// Joins and waits until everybody is here, unless it begins as a learner. Throws Timeout naming who is missing,
   /// PeerLost, Unauthenticated.
   Membership(net::EventLoop& loop, MembershipOptions options, Events events);
 
   /// Stops the heartbeats; says nothing to the master: see leave().
   ~Membership();
 
-  /// A guest's: that of the others, with this process at the end.
+  /// A learner's: that of the others, with this process at the end.
   ViewInfo view() const;
 
   /// Whether this process is only about to take part, while others are at work: nobody waits for it until it calls
   /// `regroup`.
   bool learner() const;
 
-  /// For a guest: learns what the others' view is now. As `regroup` if they are not at work: then it is no guest any
-  /// more.
+  /// For a learner: learns what the others' view is now. As `regroup` if they are not at work: then it is no learner
+  /// any more.
   bool refresh_view();
 
   /// This process's place in the view.
@@ -74,7 +74,7 @@ class Membership {
   /// Leaves the present view and waits for the next one with this process in it; false if the job has ended. As long
   /// as there are too few workers for one, this blocks. With `done` all steps are made: there is a next view only if
   /// the chief dies before the end. A process that was expelled becomes a member again, or, if it `as_learner`, a
-  /// guest. Throws what the master refused, PeerLost if it is gone.
+  /// learner. Throws what the master refused, PeerLost if it is gone.
   bool regroup(const std::string& reason, bool done = false);
 
   void set_plan(const Plan& plan);

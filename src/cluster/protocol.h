@@ -27,7 +27,7 @@ std::string to_string(Role role);
 
 /// What members and observers may ask the master.
 enum Request : std::uint16_t {
-  kJoin = 1,       ///< JoinRequest -> JoinReply: at once for guests, else when there is a view with this process in it
+  kJoin = 1,  ///< JoinRequest -> JoinReply: at once for learners, else when there is a view with this process in it
   kHeartbeat = 2,  ///< Heartbeat -> HeartbeatReply
   kPlan = 3,       ///< Plan -> Done: how long the job is; all workers say the same
   kLease = 4,      ///< LeaseRequest -> LeaseReply: work for asynchronous workers
@@ -54,7 +54,7 @@ struct JoinRequest {
   View view = 0;         ///< the view that it has come from
   std::string reason;    ///< why it cannot stay there
   bool done = false;     ///< it has made all steps: waits for the end, or to make up for a chief that dies before that
-  bool as_learner = false;  ///< a worker that has to get ready first: where others are at work, it can be their guest
+  bool as_learner = false;  ///< a worker that has to get ready first: where others are at work, it can be their learner
   NLOHMANN_DEFINE_TYPE_INTRUSIVE(JoinRequest, role, slot, pid, address, member, view, reason, done, as_learner)
 };
 
@@ -239,7 +239,7 @@ struct JobStatus {
   std::vector<Step> clocks;
   std::vector<std::uint32_t> workers;  ///< the slots of those in the view, by rank
   std::vector<std::uint32_t> servers;  ///< likewise
-  std::vector<std::uint32_t> others;   ///< the slots of workers that live outside of it: guests, and the reserve
+  std::vector<std::uint32_t> others;   ///< the slots of workers that live outside of it: learners, and the reserve
   std::vector<Straggler> stragglers;
   std::uint32_t copies_due = 0;      ///< shards of the parameters that have not all their copies yet
   std::uint32_t wanted_workers = 0;  ///< how many there should be: the launcher starts and ends processes by it

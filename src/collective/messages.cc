@@ -249,8 +249,8 @@ bool Messages::advance(Link& link) {
     return link.advance();
   } catch (const Error&) {
     const std::exception_ptr problem = std::current_exception();
-    // Who gave up because of somebody's death closes its connections too: the watch knows who was first.
-    const bool gone = mesh_.watch().wait_broken(100ms);
+    // Who gave up because of somebody's death closes its connections too: the failure detector knows who was first.
+    const bool gone = mesh_.failure_detector().wait_broken(100ms);
     link.end_all([&](const Posted& posted) { return gone ? lost(posted) : problem; });
     return true;
   }
@@ -259,11 +259,11 @@ bool Messages::advance(Link& link) {
 void Messages::check() {
   for (const auto& link : links_) {
     if (!link) continue;
-    if (mesh_.watch().broken()) {
+    if (mesh_.failure_detector().broken()) {
       link->end_all([&](const Posted& posted) { return lost(posted); });
       continue;
     }
-    if (!link->idle() && mesh_.watch().left(link->peer) && !advance(*link)) {
+    if (!link->idle() && mesh_.failure_detector().left(link->peer) && !advance(*link)) {
       link->end_all([&](const Posted& posted) { return lost(posted); });
       continue;
     }
@@ -275,14 +275,15 @@ void Messages::check() {
 }
 
 std::exception_ptr Messages::timeout(const Posted& posted) const {
-  return std::make_exception_ptr(Timeout(fmt::format(
-      "{} did not end within {:.1f} s (rank {}): {}", describe(*posted.operation),
-      static_cast<double>(posted.deadline.allowed().count()) / 1000.0, mesh_.rank(), mesh_.watch().give_up(0))));
+  return std::make_exception_ptr(
+      Timeout(fmt::format("{} did not end within {:.1f} s (rank {}): {}", describe(*posted.operation),
+                          static_cast<double>(posted.deadline.allowed().count()) / 1000.0, mesh_.rank(),
+                          mesh_.failure_detector().give_up(0))));
 }
 
 std::exception_ptr Messages::lost(const Posted& posted) const {
   try {
-    mesh_.watch().throw_broken(describe(*posted.operation));
+    mesh_.failure_detector().throw_broken(describe(*posted.operation));
   } catch (const Error&) {
     return std::current_exception();
   }

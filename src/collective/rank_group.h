@@ -7,8 +7,9 @@
 
 namespace trireme::collective {
 
-// How the native engine moves data. Each function is one collective on one kind of road; all ranks of the team call it
-// together, after they have compared their calls. What goes where is the same everywhere, so nothing but data is sent.
+// How the native engine moves data. Each function is one collective on one kind of transport; all ranks of the group
+// call it together, after they have compared their calls. What goes where is the same everywhere, so nothing but data
+// is sent.
 
 /// Some ranks of a mesh, as they stand in one operation.
 struct RankGroup {

@@ -30,9 +30,10 @@ Mirrors Mirrors::operator/(const std::filesystem::path& name) const {
 void warn_of_last(const Mirrors& mirrors, const std::vector<MirrorFailure>& failures) {
   const std::vector<std::filesystem::path>& places = mirrors.places();
   if (failures.size() == places.size()) return;
-  log_warn("mirror_skipped", "cannot use a mirror of the data, trying the next one", {{"mirror", places[failures.size() - 1].string()},
-                                                                    {"reason", failures.back().reason},
-                                                                    {"next", places[failures.size()].string()}});
+  log_warn("mirror_skipped", "cannot use a mirror of the data, trying the next one",
+           {{"mirror", places[failures.size() - 1].string()},
+            {"reason", failures.back().reason},
+            {"next", places[failures.size()].string()}});
 }
 
 void give_up(const std::vector<MirrorFailure>& failures) {

@@ -67,8 +67,8 @@ void add_pattern(const std::array<Pattern, kVariants>& variants, float contrast,
   }
 }
 
-/// Sets `pixels` to noise of mean 0 and deviation kNoise: sums of four random bytes, near enough to a bell curve and
-/// twenty times cheaper than one, so that generating samples does not hold up training.
+/// Sets `pixels` to noise of mean 0 and deviation kNoise: sums of four random bytes, near enough to a doorbell curve
+/// and twenty times cheaper than one, so that generating samples does not hold up training.
 void draw_noise(RandomStream& random, float* pixels) {
   constexpr float kMean = 4 * 127.5f;
   constexpr float kDeviation = 147.8f;  // of four bytes: sqrt(4 * (256^2 - 1) / 12)

@@ -34,7 +34,7 @@ class FusedBuffer {
   std::optional<collective::CompressedReduce> compressed_;  // what does not
 };
 
-/// An all_reduce of some tensors, until it has landed.
+/// An all_reduce of some tensors, until it is done.
 class FusedReduce {
  public:
   /// `out` is where the results go; empty = new tensors. Throws InvalidArgument.

@@ -20,7 +20,7 @@ struct GradientPiecesOptions {
 
 /// The gradients of a step, one after the other in backward order, cut into pieces of equal size (parameters may lie
 /// across a cut): a piece leaves as soon as all that lies in it is there, and all before it have left. So the order is
-/// the same on all ranks whatever they use, and one announcement says all about it to who has joined.
+/// the same on all ranks whatever they use, and one request says all about it to who has joined.
 class GradientPieces {
  public:
   /// Throws InvalidArgument if the ranks' parameters differ in size or type. A collective call.

@@ -45,7 +45,7 @@ class Negotiation {
   /// `ranks` outlives this object.
   explicit Negotiation(collective::Communicator& ranks) : ranks_(ranks) {}
 
-  /// A round of announcements on its way, or over.
+  /// A negotiation on its way, or over.
   class Outcome {
    public:
     /// How many ranks do what was announced; the others have joined. Waits for the round. Throws InvalidArgument if the

@@ -55,7 +55,7 @@ struct Rows {
   }
 };
 
-/// How a type is called in announcements: those that we do not know are compared by their size only.
+/// How a type is called in requests: those that we do not know are compared by their size only.
 DType requested_type(const torch::Tensor& tensor) { return dtype_of(tensor.scalar_type()).value_or(DType::kU8); }
 
 }  // namespace

@@ -104,7 +104,7 @@ JobSession::JobSession(std::optional<cluster::JobEnvironment> place)
   note_view();
 }
 
-/// A guest is in no view.
+/// A learner is in no view.
 void JobSession::note_view() {
   const View entered = learner() ? 0 : view().view;
   const MutexLock lock(mutex_);

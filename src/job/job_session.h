@@ -37,16 +37,16 @@ class JobSession {
   net::EventLoop& loop() { return loop_; }
 
   /// Whether this process has come while the others are at work, and is not one of them yet: `rank` and `view` are then
-  /// what they would be, and nobody waits for it. It takes part from the next `regroup` on; see Membership::guest.
+  /// what they would be, and nobody waits for it. It takes part from the next `regroup` on; see Membership::learner.
   bool learner() const { return membership_->learner(); }
 
   /// Learns what the others' view is now. As `regroup` if they are not at work any more.
   bool refresh_view();
 
-  /// Where other workers, and guests, reach this one.
+  /// Where other workers, and learners, reach this one.
   collective::Endpoint& endpoint() { return endpoint_; }
 
-  /// All workers of the job as equals. A guest takes part from then on. The first call connects to them and blocks
+  /// All workers of the job as equals. A learner takes part from then on. The first call connects to them and blocks
   /// until all have made it; it throws Timeout naming who is missing, PeerLost. The failure of the job makes what they
   /// do together fail with its reason. Called by one thread.
   collective::Communicator& ranks();
@@ -59,7 +59,7 @@ class JobSession {
   bool regroup_wanted() const;
 
   /// Goes to the next view: `ranks` are then its workers. Blocks until there is one; false if the job has ended
-  /// instead. See Membership::regroup; afterwards it may be a guest. Throws PeerLost with the reason if the job has
+  /// instead. See Membership::regroup; afterwards it may be a learner. Throws PeerLost with the reason if the job has
   /// failed or the new ranks cannot be reached: then the next try may do better.
   bool regroup(const std::string& reason, bool done = false);
 

@@ -211,14 +211,14 @@ class JobRunner {
   }
 
   /// Null for the master.
-  ProcessSet* crew_of(const std::string& process) {
+  ProcessSet* processes_of(const std::string& process) {
     return workers_.has(process) ? &workers_ : servers_.has(process) ? &servers_ : nullptr;
   }
 
   std::string tail(const std::string& name) const { return tail_of_log(folder_.log(name), 10); }
 
   void on_exit(const Exit& exit) {
-    ProcessSet* processes = crew_of(exit.name);
+    ProcessSet* processes = processes_of(exit.name);
     if (processes != nullptr && processes->note_end(ProcessSet::slot_of(exit.name), Deadline::Clock::now()))
       return;  // it was to go
     const bool bad = (exit.status != 0 || exit.signal != 0) && !exit.by_us;
@@ -303,7 +303,7 @@ class JobRunner {
     for (const Deadline deadline = Deadline::in(2s); !deadline.passed();) {
       std::optional<Exit> culprit;
       for (const Exit& exit : supervisor_.wait(Deadline::in(20ms))) {
-        if (ProcessSet* processes = crew_of(exit.name))
+        if (ProcessSet* processes = processes_of(exit.name))
           processes->note_end(ProcessSet::slot_of(exit.name), Deadline::Clock::now());
         exits_.push_back(exit);
         if (exit.name == blamed) culprit = exit;

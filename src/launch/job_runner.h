@@ -17,7 +17,7 @@ struct JobSpec {
   std::uint32_t min_workers = 1;  ///< with fewer the job waits for more
   std::uint32_t min_start = 0;    ///< see master::JobShape
   std::uint32_t servers = 1;
-  std::uint32_t replicas = 0;     ///< backups of the parameters on other servers
+  std::uint32_t replicas = 0;     ///< replicas of the parameters on other servers
   std::uint32_t restarts = 3;     ///< of each process before it is avoided for a while
   double wait_for_workers = 600;  ///< seconds to wait when too few are left
   double plan_within = 0;         ///< seconds after the start in which a death waits for the workers' plan

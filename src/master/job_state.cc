@@ -148,7 +148,7 @@ bool JobState::can_be_learner(const Member& member) const {
          elastic() && !broken_ && view_.workers.size() < most_workers();
 }
 
-/// The present view with the guest at its end.
+/// The present view with the learner at its end.
 cluster::JoinReply JobState::receive(const Member& learner) const {
   cluster::JoinReply reply{.member = learner.info.id, .learner = true, .view = view_};
   reply.view.workers.push_back(learner.info);

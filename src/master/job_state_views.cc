@@ -131,7 +131,7 @@ void JobState::end_gathering() {
   const std::vector<cluster::MemberId> here = members_.workers();
   const bool servers_here = missing().find("server") == std::string::npos;
   if (options_.shape.min_start > 0 && here.size() >= options_.shape.min_start && servers_here) {
-    return form_view(here, fmt::format("{} did not come in time", missing()));
+    return form_view(here, fmt::format("{} did not take part time", missing()));
   }
   fail_job(fmt::format("{} did not join within {:.0f} s; see their logs", missing(), seconds(options_.gather_within)));
 }

@@ -79,7 +79,7 @@ void LeaseTable::finish(cluster::UnitRange range) {
     fail<InvalidArgument>("units {}+{} were finished, but there are {}", range.first, range.count, end_);
   }
   const std::uint64_t range_end = range.first + range.count;
-  if (range_end > next_) {  // leased by a book that remembered more
+  if (range_end > next_) {  // leased by a table that remembered more
     returned_.push_back({next_, range_end - next_});
     next_ = range_end;
   }

@@ -19,8 +19,8 @@ struct LeasePlan {
   std::uint64_t pause_every = 0;  ///< units: see LeaseTable::paused; 0 = never
 };
 
-/// What a book has to remember of itself, for one that is opened later. Leases are not among it: what was given out and
-/// not finished is open.
+/// What a table has to remember of itself, for one that is opened later. Leases are not among it: what was given out
+/// and not finished is open.
 struct LeaseMemory {
   std::uint64_t end = 0;   ///< of the units that are to be done
   std::uint64_t next = 0;  ///< from here on nothing was ever given out
@@ -33,7 +33,7 @@ struct LeaseMemory {
 ///
 /// What it knows may be a little old, if it was opened from memory: then units are given out that somebody has
 /// finished, or still holds. The parameters count each unit once whoever brings it, so that costs time and nothing
-/// else; and `finish` may be called with units that the book does not know to be held.
+/// else; and `finish` may be called with units that the table does not know to be held.
 class LeaseTable {
  public:
   LeaseTable() = default;
@@ -62,7 +62,7 @@ class LeaseTable {
   bool paused() const { return finished_ == pause_at() && finished_ < end_; }
   void pass(std::uint64_t units);
 
-  /// Leaves out the pause that the book has come to, if it has: it would be too soon.
+  /// Leaves out the pause that the table has come to, if it has: it would be too soon.
   void skip_pause();
 
   bool over() const { return finished_ == end_; }

@@ -24,7 +24,7 @@ struct MasterOptions {
 /// is not on the path of a synchronous step. Threads: one for its service, one that looks at the time.
 ///
 /// A job whose plan says that it is elastic survives the death of members: whoever is left meets in the next view, and
-/// newcomers are taken in; backups of parameters take over from a server that is gone. The death of any member of
+/// newcomers are taken in; replicas of parameters take over from a server that is gone. The death of any member of
 /// another job ends it.
 ///
 /// A master that takes over from one that died knows what that one saved; the members come to it by themselves. Views

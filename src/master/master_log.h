@@ -15,7 +15,7 @@ struct MasterLogEntry {
   std::function<bool()> leading = [] { return true; };  ///< whether no other master can be deciding now
 };
 
-/// A master's use of its ledger: what went wrong is remembered and said once.
+/// A master's use of its log: what went wrong is remembered and said once.
 class MasterLog {
  public:
   explicit MasterLog(MasterLogEntry log_entry) : log_(std::move(log_entry)) {}

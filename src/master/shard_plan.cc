@@ -8,10 +8,10 @@ namespace trireme::master {
 namespace {
 
 std::vector<cluster::AssignableServer> assignable(const std::vector<cluster::MemberInfo>& servers,
-                                                  const ServerTarget& wish) {
+                                                  const ServerTarget& target) {
   std::vector<cluster::AssignableServer> live;
   for (const cluster::MemberInfo& server : servers)
-    live.push_back({.id = server.id, .leaving = server.slot >= wish.servers});
+    live.push_back({.id = server.id, .leaving = server.slot >= target.servers});
   return live;
 }
 
@@ -34,7 +34,7 @@ bool holds_something(cluster::MemberId server, const cluster::ViewInfo& view) {
 
 }  // namespace
 
-std::string why_place_anew(const cluster::ViewInfo& view, const MemberTable& members, const ServerTarget& wish) {
+std::string why_place_anew(const cluster::ViewInfo& view, const MemberTable& members, const ServerTarget& target) {
   if (view.shards.empty()) return "";
   for (const auto& [id, member] : members.all()) {
     if (member.state.role == cluster::Role::kServer && member.alive() && !member.in_view && member.waits_for_view) {
@@ -43,20 +43,20 @@ std::string why_place_anew(const cluster::ViewInfo& view, const MemberTable& mem
   }
   const auto being_built = [](const cluster::ShardPlace& place) { return place.replica != 0 && !place.in_sync; };
   if (std::ranges::any_of(view.shards, being_built)) return "";
-  const auto servers = assignable(available(members), wish);
+  const auto servers = assignable(available(members), target);
   if (servers.empty()) return "";
   const cluster::Assignment better =
-      cluster::assign_shards(view.shards, servers, static_cast<std::uint32_t>(view.shards.size()), wish.copies);
+      cluster::assign_shards(view.shards, servers, static_cast<std::uint32_t>(view.shards.size()), target.copies);
   return better.shards == view.shards ? "" : better.reason;
 }
 
 void place_shards(cluster::ViewInfo& next, const cluster::ViewInfo& before, const MemberTable& members,
-                  const ServerTarget& wish) {
+                  const ServerTarget& target) {
   next.servers = available(members);
   if (next.servers.empty()) return;
   const auto at_first = cluster::kShardsPerServer * static_cast<std::uint32_t>(next.servers.size());
   cluster::Assignment assignment =
-      cluster::assign_shards(before.shards, assignable(next.servers, wish), at_first, wish.copies);
+      cluster::assign_shards(before.shards, assignable(next.servers, target), at_first, target.copies);
   for (cluster::ShardPlace& place : assignment.shards) {
     if (before.shards.empty()) place.born = next.view;
   }
@@ -73,14 +73,14 @@ void place_shards(cluster::ViewInfo& next, const cluster::ViewInfo& before, cons
   }
 }
 
-bool may_go(const Member& server, const cluster::ViewInfo& view, const ServerTarget& wish) {
-  const bool surplus = server.state.role == cluster::Role::kServer && server.state.slot >= wish.servers;
+bool may_go(const Member& server, const cluster::ViewInfo& view, const ServerTarget& target) {
+  const bool surplus = server.state.role == cluster::Role::kServer && server.state.slot >= target.servers;
   return surplus && !holds_something(server.info.id, view);
 }
 
-std::uint32_t copies_due(const cluster::ViewInfo& view, const ServerTarget& wish) {
+std::uint32_t copies_due(const cluster::ViewInfo& view, const ServerTarget& target) {
   const auto due = [&](const cluster::ShardPlace& place) {
-    return wish.copies > 1 && !(place.replica != 0 && place.in_sync);
+    return target.copies > 1 && !(place.replica != 0 && place.in_sync);
   };
   return static_cast<std::uint32_t>(std::ranges::count_if(view.shards, due));
 }

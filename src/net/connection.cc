@@ -13,9 +13,10 @@ namespace {
 std::shared_ptr<Channel> make_channel(AuthenticatedStream proven, const ConnectionOptions& options, EventLoop& loop,
                                       const std::shared_ptr<FrameReceiver>& receiver) {
   if (auto* local = std::get_if<Local::socket>(&proven.socket)) {
-    return ShmChannel::offer(FileDescriptor(local->release()), receiver,
-                             {.peer = proven.peer, .limits = options.limits, .own_bell = std::make_shared<Doorbell>()},
-                             options.deadline);
+    return ShmChannel::offer(
+        FileDescriptor(local->release()), receiver,
+        {.peer = proven.peer, .limits = options.limits, .own_doorbell = std::make_shared<Doorbell>()},
+        options.deadline);
   }
   const TcpChannelOptions channel{.peer = proven.peer,
                                   .limits = options.limits,

@@ -81,7 +81,7 @@ class Service::Impl {
       // The offer is one datagram-sized message that has begun to arrive: no wait to speak of.
       const auto channel = ShmChannel::accept(
           FileDescriptor(socket.release()), session,
-          {.peer = stream.peer, .limits = options_.limits, .own_bell = poller_->doorbell()}, Deadline::in(1s));
+          {.peer = stream.peer, .limits = options_.limits, .own_doorbell = poller_->doorbell()}, Deadline::in(1s));
       session->attach(channel);
       remember(session);
       poller_->add(channel);

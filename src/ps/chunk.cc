@@ -26,9 +26,9 @@ std::uint64_t digest(std::uint64_t history, const Contribution& contribution) {
 
 }  // namespace
 
-Chunk::Chunk(const ChunkPolicy& policy, ChunkId spot, std::span<float> parameters,
+Chunk::Chunk(const ChunkPolicy& policy, ChunkId id, std::span<float> parameters,
              std::atomic<std::uint64_t>* version_word)
-    : policy_(policy), spot_(spot), parameters_(parameters), version_word_(version_word), state_(state_floats()) {}
+    : policy_(policy), id_(id), parameters_(parameters), version_word_(version_word), state_(state_floats()) {}
 
 // ---- Gradients.
 
@@ -156,7 +156,7 @@ void Chunk::release_held() {
   dispatch({}, std::move(reply));
 }
 
-/// Makes one update; if there is a linked backup, returns what it needs to make the same.
+/// Makes one update; if there is a linked replica, returns what it needs to make the same.
 std::optional<Chunk::Forward> Chunk::apply(std::span<const Contribution* const> contributions, double factor) {
   double samples = 0;
   std::vector<Partial> partials;
@@ -174,7 +174,7 @@ std::optional<Chunk::Forward> Chunk::apply(std::span<const Contribution* const> 
 
   std::optional<Forward> forward;
   if (link_ && linked_) {
-    forward = Forward{.update = {.chunk = spot_.index,
+    forward = Forward{.update = {.chunk = id_.index,
                                  .version = version_,
                                  .empty = empty,
                                  .updates = updates_,
@@ -218,7 +218,7 @@ void Chunk::update_parameters(const optim::UpdateInput& input, std::span<const P
 
 // ---- Answers.
 
-/// What the worker is told, now or when the backup has it; its copy is made now.
+/// What the worker is told, now or when the replica has it; its copy is made now.
 DeferredReply Chunk::answer(const Contribution& contribution, bool counted) {
   if (contribution.copy_to != nullptr) {
     std::memcpy(contribution.copy_to, parameters_.data(), parameters_.size_bytes());
@@ -235,12 +235,12 @@ DeferredReply Chunk::answer(const Contribution& contribution, bool counted) {
 void Chunk::dispatch(std::optional<Forward> forward, std::vector<DeferredReply> reply) {
   if (forward) {
     const std::size_t bytes = forward->gradient ? parameters_.size_bytes() : 0;
-    return link_->forward(spot_.shard, std::move(forward->update), {std::move(forward->gradient), bytes},
+    return link_->forward(id_.shard, std::move(forward->update), {std::move(forward->gradient), bytes},
                           std::move(reply));
   }
   for (DeferredReply& each : reply) {
     if (link_) {
-      link_->tell(spot_.shard, linked_, std::move(each));
+      link_->defer_reply(id_.shard, linked_, std::move(each));
     } else {
       each.waiter->chunk_done(each.reply);
     }

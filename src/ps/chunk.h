@@ -32,7 +32,7 @@ class ChunkWaiter {
   virtual ~ChunkWaiter() = default;
   virtual void chunk_done(const ChunkReply& reply) = 0;
 
-  /// There will be no answer: the view has ended, or the backup is lost. Whether the update was made is not known.
+  /// There will be no answer: the view has ended, or the replica is lost. Whether the update was made is not known.
   virtual void chunk_refused(const std::exception& reason) = 0;
 };
 
@@ -70,7 +70,7 @@ struct ChunkPolicy {
   optim::UpdateConfig update;
   Consistency consistency;
   Lane lanes = 1;
-  std::shared_ptr<net::BufferPool> pool;  ///< for what goes to backups; may be null where there are none
+  std::shared_ptr<net::BufferPool> pool;  ///< for what goes to replicas; may be null where there are none
   Step snapshot_every = 0;                ///< bsp: `on_snapshot` gets every version that is a multiple of it; 0 = none
   std::function<void(const ChunkHeader&, ChunkState)> on_snapshot;  ///< may be null; under the chunk's lock
 };
@@ -93,17 +93,17 @@ class Chunk {
   };
 
   /// `parameters` and `version_word` live in the shard's segment. State is allocated here. In view 0: nobody may push.
-  Chunk(const ChunkPolicy& policy, ChunkId spot, std::span<float> parameters, std::atomic<std::uint64_t>* version_word);
+  Chunk(const ChunkPolicy& policy, ChunkId id, std::span<float> parameters, std::atomic<std::uint64_t>* version_word);
 
   /// Goes to a later view. Who waits is refused with StaleView, so nobody's gradient is read any more. Workers that
   /// were here before keep their clocks; new ones start at the slowest of these. From now on answers go through
-  /// `link` (null = there is no backup); updates do as soon as it has called `link`.
+  /// `link` (null = there is no replica); updates do as soon as it has called `link`.
   void enter(View view, std::span<const MemberId> workers, std::shared_ptr<ReplicaLink> link);
 
   /// Sets the initial values. Idempotent until the first update; later ones are ignored (a restarted chief).
   void assign(std::span<const float> values, View view, std::shared_ptr<ChunkWaiter> waiter);
 
-  /// Makes it what it was when `header` and `values` (see image()) were saved, whatever it is now.
+  /// Makes it what it was when `header` and `values` (see state()) were saved, whatever it is now.
   /// Throws StaleView, Corrupt (sizes, units); then nothing has changed.
   void restore(const ChunkHeader& header, std::span<const float> values, View view,
                std::shared_ptr<ChunkWaiter> waiter);
@@ -111,19 +111,19 @@ class Chunk {
   /// From now on it waits for initial values, or to be restored.
   void clear(View view);
 
-  /// Takes a gradient; the waiter is told when the worker may go on and the backup has the update, by this call or by a
-  /// later one. Throws InvalidArgument if the contribution cannot be (worker, lanes), StaleView; then the waiter is not
-  /// told.
+  /// Takes a gradient; the waiter is told when the worker may go on and the replica has the update, by this call or by
+  /// a later one. Throws InvalidArgument if the contribution cannot be (worker, lanes), StaleView; then the waiter is
+  /// not told.
   void push(Contribution contribution);
 
   /// Asks for the parameters as they are now; of `request` only view, worker, copy_to and waiter count. Before the
-  /// initial values are there, the waiter waits for them. What it gets, the backup has.
+  /// initial values are there, the waiter waits for them. What it gets, the replica has.
   void pull(Contribution request);
 
   /// The worker will push no more: nobody waits for it.
   void leave(Rank worker);
 
-  // For backups.
+  // For replicas.
 
   /// Makes an update that the primary has made. Throws StaleView, Corrupt if it is not the next one.
   void replicate(const ReplicaUpdate& update, std::span<const float> gradient, View view);
@@ -133,7 +133,7 @@ class Chunk {
 
   // For primaries.
 
-  /// Called by the chunk's replica when it knows what the backup has: gives it the whole chunk if that differs, and
+  /// Called by the chunk's replica when it knows what the replica has: gives it the whole chunk if that differs, and
   /// every update from now on. Does nothing if `caller` is not (or no more) its replica.
   void link(const ReplicaLink* caller, std::uint64_t replica_history);
 
@@ -156,9 +156,9 @@ class Chunk {
   };
   Clocks clocks();
 
-  std::uint32_t index() const { return spot_.index; }
+  std::uint32_t index() const { return id_.index; }
   std::size_t state_bytes() const { return state_floats() * sizeof(float); }
-  std::size_t image_floats() const { return parameters_.size() + state_floats(); }
+  std::size_t state_and_parameter_floats() const { return parameters_.size() + state_floats(); }
   std::span<float> parameters() { return parameters_; }
 
  private:
@@ -190,14 +190,14 @@ class Chunk {
   void dispatch(std::optional<Forward> forward, std::vector<DeferredReply> reply) TRIREME_REQUIRES(mutex_);
   void dispatch_whole(std::vector<DeferredReply> reply) TRIREME_REQUIRES(mutex_);
   void take(const ChunkHeader& header, std::span<const float> values) TRIREME_REQUIRES(mutex_);
-  std::pair<ChunkHeader, ChunkState> make_image() const TRIREME_REQUIRES(mutex_);
+  std::pair<ChunkHeader, ChunkState> copy_state() const TRIREME_REQUIRES(mutex_);
   void give_snapshot() const TRIREME_REQUIRES(mutex_);
   void measure_spread() TRIREME_REQUIRES(mutex_);
   static Step advance(WorkerClock& clock, Step step);
   Step slowest_clock() const TRIREME_REQUIRES(mutex_);
 
   const ChunkPolicy& policy_;
-  const ChunkId spot_;
+  const ChunkId id_;
   const std::span<float> parameters_;
   std::atomic<std::uint64_t>* const version_word_;
 

@@ -1,4 +1,4 @@
-// A chunk's life beyond gradients: views, whole states, and what a backup does.
+// A chunk's life beyond gradients: views, whole states, and what a replica does.
 
 #include <algorithm>
 #include <cstring>
@@ -58,8 +58,8 @@ void Chunk::link(const ReplicaLink* caller, std::uint64_t replica_history) {
   if (link_.get() != caller) return;
   linked_ = true;
   if (replica_history == history_) return;
-  auto [header, state] = make_image();
-  link_->install(spot_.shard, std::move(header), std::move(state), {}, /*initial=*/true);
+  auto [header, state] = copy_state();
+  link_->install(id_.shard, std::move(header), std::move(state), {}, /*initial=*/true);
 }
 
 // ---- Whole chunks.
@@ -109,9 +109,9 @@ void Chunk::install(const ChunkHeader& header, std::span<const float> values, Vi
 }
 
 void Chunk::take(const ChunkHeader& header, std::span<const float> values) {
-  if (values.size() != image_floats()) {
-    fail<Corrupt>("chunk {} has {} floats of parameters and state, the message {}", spot_.index, image_floats(),
-                  values.size());
+  if (values.size() != state_and_parameter_floats()) {
+    fail<Corrupt>("chunk {} has {} floats of parameters and state, the message {}", id_.index,
+                  state_and_parameter_floats(), values.size());
   }
   UnitSet units(header.units);  // throws before anything has changed
   {
@@ -134,11 +134,11 @@ void Chunk::take(const ChunkHeader& header, std::span<const float> values) {
 
 std::pair<ChunkHeader, ChunkState> Chunk::state() {
   const MutexLock lock(mutex_);
-  return make_image();
+  return copy_state();
 }
 
-std::pair<ChunkHeader, ChunkState> Chunk::make_image() const {
-  ChunkHeader header{.chunk = spot_.index,
+std::pair<ChunkHeader, ChunkState> Chunk::copy_state() const {
+  ChunkHeader header{.chunk = id_.index,
                      .assigned = assigned_,
                      .stop = stop_,
                      .version = version_,
@@ -147,8 +147,8 @@ std::pair<ChunkHeader, ChunkState> Chunk::make_image() const {
                      .units = units_.runs(),
                      .clocks = {}};
   for (const Worker& worker : workers_) header.clocks.push_back(worker.clock);
-  ChunkState state{.memory = policy_.pool->take(image_floats() * sizeof(float)),
-                   .bytes = image_floats() * sizeof(float)};
+  ChunkState state{.memory = policy_.pool->take(state_and_parameter_floats() * sizeof(float)),
+                   .bytes = state_and_parameter_floats() * sizeof(float)};
   std::memcpy(state.memory.get(), parameters_.data(), parameters_.size_bytes());
   if (!state_.empty()) std::memcpy(state.memory.get() + parameters_.size_bytes(), state_.data(), state_bytes());
   return {std::move(header), std::move(state)};
@@ -169,7 +169,7 @@ bool Chunk::snapshot_at(Step version, View view) {
 
 void Chunk::give_snapshot() const {
   if (!policy_.on_snapshot) return;
-  auto [header, state] = make_image();
+  auto [header, state] = copy_state();
   policy_.on_snapshot(header, std::move(state));
 }
 
@@ -183,14 +183,14 @@ std::pair<bool, Step> Chunk::load_status() {
   return {assigned_, version_};
 }
 
-/// The chunk has become another: the backup needs all of it.
+/// The chunk has become another: the replica needs all of it.
 void Chunk::dispatch_whole(std::vector<DeferredReply> reply) {
   if (!link_ || !linked_) return dispatch({}, std::move(reply));  // it is compared, or sent, before it is linked
-  auto [header, state] = make_image();
-  link_->install(spot_.shard, std::move(header), std::move(state), std::move(reply), /*initial=*/false);
+  auto [header, state] = copy_state();
+  link_->install(id_.shard, std::move(header), std::move(state), std::move(reply), /*initial=*/false);
 }
 
-// ---- For backups.
+// ---- For replicas.
 
 void Chunk::replicate(const ReplicaUpdate& update, std::span<const float> gradient, View view) {
   const MutexLock lock(mutex_);
@@ -199,14 +199,14 @@ void Chunk::replicate(const ReplicaUpdate& update, std::span<const float> gradie
   if (!update.empty) optim::validate(input);
   if (update.version != version_ + 1 || update.updates != updates_ + (update.empty ? 0 : 1)) {
     fail<Corrupt>("update {} of chunk {} (version {}) does not follow number {} (version {}), which is the last here",
-                  update.updates, spot_.index, update.version, updates_, version_);
+                  update.updates, id_.index, update.version, updates_, version_);
   }
   if (gradient.size() != (update.empty ? 0 : parameters_.size())) {
-    fail<Corrupt>("an update of chunk {} brings {} floats where {} belong", spot_.index, gradient.size(),
+    fail<Corrupt>("an update of chunk {} brings {} floats where {} belong", id_.index, gradient.size(),
                   update.empty ? 0 : parameters_.size());
   }
   if (!policy_.consistency.synchronous() && !units_.insert(update.unit)) {
-    fail<Corrupt>("unit {} of chunk {} was applied already", update.unit, spot_.index);
+    fail<Corrupt>("unit {} of chunk {} was applied already", update.unit, id_.index);
   }
   if (!update.empty) {
     const Partial all{.lanes = {0, policy_.lanes}, .values = gradient.data()};

@@ -32,10 +32,10 @@ enum Request : std::uint16_t {
   kStats = 5,        ///< Nothing -> ServerStats
   kFetch = 6,        ///< FetchRequest -> ChunkHeader and ChunkState: all of a chunk; any copy may be asked
   kRestore = 7,      ///< ChunkHeader and ChunkState -> PushPullReply: a chunk as it was saved, whatever it is now
-  kSync = 8,         ///< SyncRequest -> SyncReply: what the backup has
-  kInstall = 9,      ///< InstallRequest and ChunkState -> Done: all of a chunk, for the backup
+  kSync = 8,         ///< SyncRequest -> SyncReply: what the replica has
+  kInstall = 9,      ///< InstallRequest and ChunkState -> Done: all of a chunk, for the replica
   kReplicate = 10,   ///< ReplicateRequest and gradients -> Done: updates that the primary has made, in order
-  kLoadStatus = 11,  ///< Nothing -> Standing: what there is of the parameters
+  kLoadStatus = 11,  ///< Nothing -> LoadStatus: what there is of the parameters
   kClear = 12,       ///< Nothing -> Done: all chunks are to be restored; nobody gets them until they are
   kSave = 13,        ///< SaveRequest -> SaveReply: write a part of a checkpoint, from the chief
 };
@@ -127,7 +127,7 @@ struct LeaveRequest {
 
 struct ServerStats {
   std::uint64_t resident_bytes = 0;
-  std::uint64_t parameter_bytes = 0;  ///< of all shards held, as primary or as backup
+  std::uint64_t parameter_bytes = 0;  ///< of all shards held, as primary or as replica
   std::uint64_t state_bytes = 0;
   std::uint64_t chunks = 0;
   NLOHMANN_DEFINE_TYPE_INTRUSIVE(ServerStats, resident_bytes, parameter_bytes, state_bytes, chunks)

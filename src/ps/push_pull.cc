@@ -18,7 +18,7 @@ void raise(std::atomic<Step>& value, Step candidate) {
   }
 }
 
-/// What the chunks have left for the backups goes out together, also if one of them throws.
+/// What the chunks have left for the replicas goes out together, also if one of them throws.
 class FlushScope {
  public:
   explicit FlushScope(const HeldShards& held) : held_(held) {}

@@ -68,7 +68,7 @@ class PushPull final : public ChunkWaiter, public std::enable_shared_from_this<P
   std::atomic<bool> refused_{false};
 };
 
-/// A single chunk that becomes what was saved: answered like an exchange.
+/// A single chunk that becomes what was saved: answered like a push.
 class PendingRestore final : public ChunkWaiter {
  public:
   PendingRestore(net::SessionPtr session, const net::FrameHeader& header)

@@ -66,17 +66,17 @@ void ReplicaLink::run(const std::stop_token& stop) try {
 } catch (const StaleView& problem) {
   give_up(problem);
 } catch (const std::exception& problem) {
-  give_up(PeerLost(fmt::format("the backup, server {} ({}), is lost: {}; the next view will have another one",
+  give_up(PeerLost(fmt::format("the replica, server {} ({}), is lost: {}; the next view will have another one",
                                options_.replica.slot, options_.replica.address.text(), problem.what())));
 }
 
-/// Brings the backup into our view and asks what it has.
+/// Brings the replica into our view and asks what it has.
 SyncReply ReplicaLink::connect() {
   auto connection =
       net::Connection::open(loop_, options_.replica.address,
                             {.secret = options_.secret,
                              .transport = net::network_transport(options_.transport, options_.replica.address),
-                             .peer_name = fmt::format("backup server {}", options_.replica.slot),
+                             .peer_name = fmt::format("replica server {}", options_.replica.slot),
                              .deadline = Deadline::in(options_.timeout),
                              .await_listener = false});
   {
@@ -143,7 +143,7 @@ void ReplicaLink::forward(std::uint32_t shard, ReplicaUpdate update, ChunkState 
   MutexLock lock(mutex_);
   if (failure_) {
     lock.unlock();
-    for (DeferredReply& each : reply) tell(shard, /*linked=*/true, std::move(each));
+    for (DeferredReply& each : reply) defer_reply(shard, /*linked=*/true, std::move(each));
     return;
   }
   const bool room = !queue_.empty() && !queue_.back().whole && queue_.back().bytes + gradient.bytes <= kMessageBytes;
@@ -160,7 +160,7 @@ void ReplicaLink::install(std::uint32_t shard, ChunkHeader header, ChunkState wh
   MutexLock lock(mutex_);
   if (failure_) {
     lock.unlock();
-    for (DeferredReply& each : reply) tell(shard, /*linked=*/true, std::move(each));
+    for (DeferredReply& each : reply) defer_reply(shard, /*linked=*/true, std::move(each));
     return;
   }
   Message message{.whole = true, .install = {.from = options_.from, .header = std::move(header)}};
@@ -174,7 +174,7 @@ void ReplicaLink::install(std::uint32_t shard, ChunkHeader header, ChunkState wh
   queue_.push_back(std::move(message));
 }
 
-void ReplicaLink::tell(std::uint32_t shard, bool linked, DeferredReply reply) {
+void ReplicaLink::defer_reply(std::uint32_t shard, bool linked, DeferredReply reply) {
   {
     const MutexLock lock(mutex_);
     const State& state = this->state(shard);

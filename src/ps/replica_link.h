@@ -18,22 +18,22 @@ class Shard;
 
 /// Moments at which a server may die: for tests that make it die there.
 enum class CrashPoint {
-  kUpdated,    ///< primary: the update is made, the backup knows nothing of it
-  kForwarded,  ///< primary: it is on its way to the backup
-  kReceived,   ///< backup: it has arrived, nothing is done
-  kRepeated,   ///< backup: the update is made, the primary does not know
-  kConfirmed,  ///< primary: the backup has it, no worker knows
+  kUpdated,    ///< primary: the update is made, the replica knows nothing of it
+  kForwarded,  ///< primary: it is on its way to the replica
+  kReceived,   ///< replica: it has arrived, nothing is done
+  kRepeated,   ///< replica: the update is made, the primary does not know
+  kConfirmed,  ///< primary: the replica has it, no worker knows
   kAnswered,   ///< primary: the workers' answers are on their way
 };
 using CrashHook = std::function<void(CrashPoint)>;
 
 struct ReplicaLinkOptions {
   cluster::MemberInfo replica;
-  OpenRequest open;  ///< what brings the backup into the view, and tells it the tables
+  OpenRequest open;  ///< what brings the replica into the view, and tells it the tables
   MemberId from = 0;
   std::string secret;
   net::Transport transport = net::Transport::kAuto;
-  std::chrono::milliseconds timeout = 5s;  ///< for each of the backup's answers
+  std::chrono::milliseconds timeout = 5s;  ///< for each of the replica's answers
   CrashHook on_point;
 };
 
@@ -44,14 +44,14 @@ struct ReplicatedShard {
   bool in_sync = false;  ///< by the view: nothing may be acknowledged that it has not
 };
 
-/// A primary's connection to the backup of some of its shards, in one view: first finds out what the backup has and
-/// sends the chunks that differ, then every update, in order; holds the workers' answers until the backup has
+/// A primary's connection to the replica of some of its shards, in one view: first finds out what the replica has and
+/// sends the chunks that differ, then every update, in order; holds the workers' answers until the replica has
 /// acknowledged. Thread-safe; chunks call it under their lock, it calls chunks without any of its own.
 ///
 /// One thread connects, sends whole chunks and waits for acknowledgements. Messages go over the network, never through
 /// shared memory: a copy on the same host protects little, and is not worth a path of its own.
 ///
-/// If the backup is lost or silent, answers that depend on it are refused with PeerLost, at once and from then on,
+/// If the replica is lost or silent, answers that depend on it are refused with PeerLost, at once and from then on,
 /// until the next view: whoever is in sync by the view (or was reported so) may be made primary by the master at any
 /// moment. A copy still being built is just given up.
 class ReplicaLink {
@@ -69,8 +69,8 @@ class ReplicaLink {
   void install(std::uint32_t shard, ChunkHeader header, ChunkState whole, std::vector<DeferredReply> reply,
                bool initial);
 
-  /// An answer that tells of what is there already: goes out when the backup has all of that.
-  void tell(std::uint32_t shard, bool linked, DeferredReply reply) TRIREME_EXCLUDES(mutex_);
+  /// An answer that tells of what is there already: goes out when the replica has all of that.
+  void defer_reply(std::uint32_t shard, bool linked, DeferredReply reply) TRIREME_EXCLUDES(mutex_);
 
   /// Sends what has come together: once for all chunks of a request. Never blocks.
   void flush();
@@ -136,10 +136,10 @@ class ReplicaLink {
   std::deque<Message> queue_ TRIREME_GUARDED_BY(mutex_);  // not sent yet
   std::deque<Message> sent_ TRIREME_GUARDED_BY(mutex_);   // in the order of their answers
   std::size_t sent_bytes_ TRIREME_GUARDED_BY(mutex_) = 0;
-  /// Answers of shards in sync by the view, until we know what the backup has.
+  /// Answers of shards in sync by the view, until we know what the replica has.
   std::vector<Waiting> until_known_ TRIREME_GUARDED_BY(mutex_);
   bool known_ TRIREME_GUARDED_BY(mutex_) = false;
-  std::exception_ptr failure_ TRIREME_GUARDED_BY(mutex_);  // set once: there is no backup any more
+  std::exception_ptr failure_ TRIREME_GUARDED_BY(mutex_);  // set once: there is no replica any more
   std::string failed_because_ TRIREME_GUARDED_BY(mutex_);
   std::atomic<bool> ended_{false};
   std::jthread thread_;

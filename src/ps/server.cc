@@ -96,7 +96,7 @@ class Server::Impl final : public net::RequestHandler {
       case kRestore:
         return restore(session, frame);
       case kLoadStatus:
-        return session->reply(frame.header, holdings_for(frame.header)->load_status());
+        return session->reply(frame.header, held_in_view_of(frame.header)->load_status());
       case kClear:
         return clear(session, frame);
       case kSave:
@@ -123,7 +123,7 @@ class Server::Impl final : public net::RequestHandler {
   }
 
   /// What requests of `header`'s view work on. Throws StaleView if that is not ours.
-  std::shared_ptr<const HeldShards> holdings_for(const net::FrameHeader& header) const {
+  std::shared_ptr<const HeldShards> held_in_view_of(const net::FrameHeader& header) const {
     auto held = this->held();
     const View ours = view_.load();
     if (ours != 0 && header.view != ours) {
@@ -237,7 +237,7 @@ class Server::Impl final : public net::RequestHandler {
   // ---- Workers.
 
   std::shared_ptr<PushPull> push_pull(const net::SessionPtr& session, net::InFrame frame) {
-    auto held = holdings_for(frame.header);
+    auto held = held_in_view_of(frame.header);
     auto request = net::decode_message<PushPullRequest>(frame.body_bytes());
     if (frame.header.kind == kAssign) request.push = true;
     return std::make_shared<PushPull>(session, std::move(frame), std::move(request), std::move(held),
@@ -256,7 +256,7 @@ class Server::Impl final : public net::RequestHandler {
   }
 
   void leave(const net::SessionPtr& session, const net::InFrame& frame) const {
-    const auto held = holdings_for(frame.header);
+    const auto held = held_in_view_of(frame.header);
     const auto request = net::decode_message<LeaveRequest>(frame.body_bytes());
     for (const auto& shard : held->shards()) {
       for (std::size_t i = 0; i < shard->size() && held->is_primary(*shard); ++i) {
@@ -268,7 +268,7 @@ class Server::Impl final : public net::RequestHandler {
   }
 
   void fetch(const net::SessionPtr& session, const net::InFrame& frame) const {
-    const auto held = holdings_for(frame.header);
+    const auto held = held_in_view_of(frame.header);
     if (session->channel().shares_memory()) fail<InvalidArgument>("whole chunks travel over the network only");
     const auto request = net::decode_message<FetchRequest>(frame.body_bytes());
     const auto [header, state] = held->held(request.chunk).state();
@@ -276,7 +276,7 @@ class Server::Impl final : public net::RequestHandler {
   }
 
   void clear(const net::SessionPtr& session, const net::InFrame& frame) const {
-    const auto held = holdings_for(frame.header);
+    const auto held = held_in_view_of(frame.header);
     for (const auto& shard : held->shards()) {
       for (std::size_t i = 0; i < shard->size() && held->is_primary(*shard); ++i) {
         shard->chunk(i).clear(frame.header.view);
@@ -286,7 +286,7 @@ class Server::Impl final : public net::RequestHandler {
   }
 
   void restore(const net::SessionPtr& session, const net::InFrame& frame) const {
-    const auto held = holdings_for(frame.header);
+    const auto held = held_in_view_of(frame.header);
     const auto header = net::decode_message<ChunkHeader>(frame.body_bytes());
     held->primary_of(header.chunk)
         .restore(header, floats_of(frame), frame.header.view, std::make_shared<PendingRestore>(session, frame.header));
@@ -294,7 +294,7 @@ class Server::Impl final : public net::RequestHandler {
   }
 
   void save(const net::SessionPtr& session, const net::InFrame& frame) {
-    const auto held = holdings_for(frame.header);
+    const auto held = held_in_view_of(frame.header);
     const auto request = net::decode_message<SaveRequest>(frame.body_bytes());
     if (!saver_) {
       fail<InvalidArgument>(
@@ -307,11 +307,11 @@ class Server::Impl final : public net::RequestHandler {
   // ---- Primaries, for their copies here.
 
   void sync(const net::SessionPtr& session, const net::InFrame& frame) const {
-    const auto held = holdings_for(frame.header);
+    const auto held = held_in_view_of(frame.header);
     const auto request = net::decode_message<SyncRequest>(frame.body_bytes());
     SyncReply reply;
     for (const auto& shard : held->shards()) {
-      for (std::size_t i = 0; i < shard->size() && held->backs_up(*shard, request.from); ++i) {
+      for (std::size_t i = 0; i < shard->size() && held->is_replica(*shard, request.from); ++i) {
         reply.chunks.push_back(shard->chunk(i).index());
         reply.histories.push_back(shard->chunk(i).history());
       }
@@ -320,14 +320,14 @@ class Server::Impl final : public net::RequestHandler {
   }
 
   void install(const net::SessionPtr& session, const net::InFrame& frame) const {
-    const auto held = holdings_for(frame.header);
+    const auto held = held_in_view_of(frame.header);
     const auto request = net::decode_message<InstallRequest>(frame.body_bytes());
     held->replica_of(request.header.chunk, request.from).install(request.header, floats_of(frame), frame.header.view);
     session->reply(frame.header, Done{});
   }
 
   void replicate(const net::SessionPtr& session, const net::InFrame& frame) const {
-    const auto held = holdings_for(frame.header);
+    const auto held = held_in_view_of(frame.header);
     const auto request = net::decode_message<ReplicateRequest>(frame.body_bytes());
     if (options_.on_point) options_.on_point(CrashPoint::kReceived);
     std::span<const float> gradients = floats_of(frame);

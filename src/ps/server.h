@@ -17,7 +17,7 @@ struct ServerOptions {
   Rank rank = 0;                    ///< which server this is, for messages
   std::size_t compute_threads = 0;  ///< that update chunks of large requests; 0 = the thread that received the request
   net::Transport transport = net::Transport::kAuto;  ///< to other servers; shared memory is never used there
-  std::chrono::milliseconds replica_timeout = 5s;    ///< for each answer of a backup; later it is given up
+  std::chrono::milliseconds replica_timeout = 5s;    ///< for each answer of a replica; later it is given up
   std::filesystem::path checkpoints;  ///< the run's folder for them, which the chief sees too; empty = it writes none
   CrashHook on_point;                 ///< tests: called at each CrashPoint
 };
@@ -25,10 +25,10 @@ struct ServerOptions {
 /// What a server knows about its copies: for the master.
 struct ServerStatus {
   View view = 0;                               ///< 0 = not in one yet
-  std::vector<cluster::ShardReport> replicas;  ///< of the shards that it is the primary of and that have a backup
+  std::vector<cluster::ShardReport> replicas;  ///< of the shards that it is the primary of and that have a replica
 };
 
-/// Holds shards of the parameters and updates them, as primary; keeps copies of others, as backup. Runs until it is
+/// Holds shards of the parameters and updates them, as primary; keeps copies of others, as replica. Runs until it is
 /// destroyed.
 ///
 /// It is in one view at a time and refuses requests of another with StaleView. A later view is entered when the master
@@ -37,7 +37,7 @@ struct ServerStatus {
 ///
 /// Threads: those of its service receive requests; large ones are spread by chunk over `compute_threads`. A gradient in
 /// shared memory is read where the worker left it; one from the network in the buffer it was received into, which also
-/// carries the new parameters back. One network thread, and one per backup server, serve the replicas, if there are
+/// carries the new parameters back. One network thread, and one per replica server, serve the replicas, if there are
 /// any. One writes its parts of checkpoints, if it knows where to.
 class Server {
  public:

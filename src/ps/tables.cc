@@ -83,7 +83,7 @@ void Tables::check_view(const cluster::ViewInfo& view) const {
 HeldShards::HeldShards(std::shared_ptr<const Tables> tables, const cluster::ViewInfo& view, MemberId self,
                        const HeldShards* before, net::EventLoop& loop, const ReplicaLinkOptions& link)
     : tables_(std::move(tables)), view_(view), self_(self), by_number_(view.shards.size()) {
-  std::map<MemberId, std::vector<ReplicatedShard>> copies;  // by backup
+  std::map<MemberId, std::vector<ReplicatedShard>> copies;  // by replica
   for (std::uint32_t number = 0; number < tables_->layout().shards(); ++number) {
     const cluster::ShardPlace& place = view.shards[number];
     if (place.primary != self && place.replica != self) continue;
@@ -154,7 +154,7 @@ Chunk& HeldShards::primary_of(std::uint32_t chunk) const {
 
 Chunk& HeldShards::replica_of(std::uint32_t chunk, MemberId from) const {
   const auto& shard = shard_of(chunk);
-  if (!shard || !backs_up(*shard, from)) {
+  if (!shard || !is_replica(*shard, from)) {
     fail<InvalidArgument>("member {} does not back up chunk {} for member {} in view {}", self_, chunk, from,
                           view_.view);
   }

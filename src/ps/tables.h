@@ -37,7 +37,7 @@ class Tables {
   ChunkPolicy policy_;
 };
 
-/// What one server holds in one view, as primary or as backup. Immutable but for what is inside the chunks; requests
+/// What one server holds in one view, as primary or as replica. Immutable but for what is inside the chunks; requests
 /// keep it alive while they work on it.
 class HeldShards {
  public:
@@ -47,7 +47,7 @@ class HeldShards {
              const HeldShards* before, net::EventLoop& loop, const ReplicaLinkOptions& link);
 
   /// The chunk that Layout::chunks() numbers so. Throws InvalidArgument if there is none, or this server is not its
-  /// primary (`primary_of`), or has no copy (`held`), or is not its backup while `from` is the primary (`replica_of`).
+  /// primary (`primary_of`), or has no copy (`held`), or is not its replica while `from` is the primary (`replica_of`).
   Chunk& primary_of(std::uint32_t chunk) const;
   Chunk& held(std::uint32_t chunk) const;
   Chunk& replica_of(std::uint32_t chunk, MemberId from) const;
@@ -55,14 +55,14 @@ class HeldShards {
   const Tables& tables() const { return *tables_; }
   View view() const { return view_.view; }
   bool is_primary(const Shard& shard) const { return view_.shards[shard.number()].primary == self_; }
-  bool backs_up(const Shard& shard, MemberId primary) const {
+  bool is_replica(const Shard& shard, MemberId primary) const {
     const cluster::ShardPlace& place = view_.shards[shard.number()];
     return place.replica == self_ && place.primary == primary;
   }
   const std::vector<std::shared_ptr<Shard>>& shards() const { return held_; }  ///< all that are here
   const std::vector<std::shared_ptr<ReplicaLink>>& links() const { return links_; }
 
-  /// Sends what requests have left for the backups.
+  /// Sends what requests have left for the replicas.
   void flush() const {
     for (const auto& link : links_) link->flush();
   }

@@ -93,7 +93,8 @@ class Store {
   /// All entries whose keys begin with `prefix`, as of one moment; an empty prefix means all.
   virtual std::map<std::string, std::string> list(const std::string& prefix) = 0;
 
-  /// Who leads; nullopt if nobody does. It may be out of date as soon as it is read: dial, and ask again if that fails.
+  /// Who leads; nullopt if nobody does. It may be out of date as soon as it is read: connect, and ask again if that
+  /// fails.
   virtual std::optional<Leader> leader() = 0;
 
   /// Waits until nobody else leads and takes the lead; null if somebody still does at the deadline (leader() says who).

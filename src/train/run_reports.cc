@@ -50,7 +50,8 @@ void RunReports::deliver_rows() {
 }
 
 void RunReports::evaluated(Step step, const Evaluation& evaluation) {
-  log_info("evaluated", "evaluated the model", {{"step", step}, {"loss", evaluation.loss}, {"accuracy", evaluation.accuracy}});
+  log_info("evaluated", "evaluated the model",
+           {{"step", step}, {"loss", evaluation.loss}, {"accuracy", evaluation.accuracy}});
   for (const auto& callback : callbacks_) callback->on_evaluation(step, evaluation, control_);
 }
 

@@ -78,7 +78,7 @@ class Trainer::Run final : public TrainControl {
     for (;;) {
       try {
         prepare();
-        if (job_.learner() && !come_in()) return termination_requested() ? leave_early() : result();
+        if (job_.learner() && !take_part()) return termination_requested() ? leave_early() : result();
         enter_view();
         const Ending ending = take_steps();
         if (ending == Ending::kRegroup) {
@@ -119,7 +119,7 @@ class Trainer::Run final : public TrainControl {
 
   /// The others are at work: takes from them what can be had meanwhile, and is then one of them. False if they have
   /// ended the job, or this process was asked to go.
-  bool come_in() {
+  bool take_part() {
     strategy_->catch_up();
     return !termination_requested() && (!job_.learner() || job_.regroup("is ready to take part"));
   }
@@ -227,15 +227,15 @@ class Trainer::Run final : public TrainControl {
   /// This worker's part of a checkpoint of `step`. The last one is waited for.
   void save(Step step, bool last = false) {
     if (!checkpoints_) return;
-    const auto loss = [this] { return job_.view_failure(); };
-    if (last) checkpoints_->finish(loss);
+    const auto failure = [this] { return job_.view_failure(); };
+    if (last) checkpoints_->finish(failure);
     const auto began = Deadline::Clock::now();
     WriterPlace place = chief_alone();
-    const SaveRequest order{.step = step,
-                            .saved = saved_,
-                            .attempt = place.attempt,
-                            .bytes_per_second = options_.checkpoint.bytes_per_second};
-    const auto state = checkpoints_->may_begin(step) ? strategy_->state(order) : std::nullopt;
+    const SaveRequest request{.step = step,
+                              .saved = saved_,
+                              .attempt = place.attempt,
+                              .bytes_per_second = options_.checkpoint.bytes_per_second};
+    const auto state = checkpoints_->may_begin(step) ? strategy_->state(request) : std::nullopt;
     // A worker that was not told where the run's files go has a folder of its own, or none.
     const bool shared = state && state->same_everywhere && !job_.place().run_folder.empty();
     if (shared) {
@@ -246,7 +246,7 @@ class Trainer::Run final : public TrainControl {
       checkpoints_->write(place, *state, describe_run(), score_, began);
       saved_ = state->at.version;
     }
-    if (last) checkpoints_->finish(loss);
+    if (last) checkpoints_->finish(failure);
   }
 
   WriterPlace chief_alone() const {

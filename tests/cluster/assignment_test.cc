@@ -85,7 +85,7 @@ TEST(Assignment, ABackupTakesOverAndANewOneIsChosen) {
   const auto first = assign_shards({}, servers({1, 2, 3}), 12, 2);
   const auto next = assign_shards(first.shards, servers({2, 3}), 12, 2);
   EXPECT_THAT(next.lost, IsEmpty());
-  EXPECT_THAT(next.reason, HasSubstr("4 shards go to their backup, because the primary is gone"));
+  EXPECT_THAT(next.reason, HasSubstr("4 shards go to their replica, because the primary is gone"));
   for (std::size_t i = 0; i < 12; ++i) {
     const ShardPlace& before = first.shards[i];
     const ShardPlace& now = next.shards[i];

@@ -1,4 +1,4 @@
-// Every collective on every number of ranks and every road, against the serial reference.
+// Every collective on every number of ranks and every transport, against the serial reference.
 #include <algorithm>
 
 #include "tests/collective/suite.h"

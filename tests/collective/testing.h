@@ -68,7 +68,7 @@ inline void expect_ranks(std::uint32_t size, const CommunicatorOptions& base,
   for (Rank rank = 0; rank < size; ++rank) EXPECT_EQ(problems[rank], "") << "rank " << rank << " of " << size;
 }
 
-/// The roads between ranks of one process.
+/// The transports between ranks of one process.
 struct Road {
   net::Transport transport = net::Transport::kAuto;
   std::vector<Rank> elsewhere = {};  ///< see expect_ranks

@@ -77,7 +77,7 @@ std::string honest_server(const std::string& written) {
   Answer answer;
   answer.proof = handshake_proof(kSecret, "server", read_message<Hello>(written).nonce, answer.nonce);
   std::string sent = bytes_of(answer);
-  if (written.size() >= sizeof(Hello) + sizeof(Digest)) sent += bytes_of(Verdict::kWelcome);
+  if (written.size() >= sizeof(Hello) + sizeof(Digest)) sent += bytes_of(Verdict::kAccepted);
   return sent;
 }
 

@@ -128,7 +128,7 @@ TEST_F(ElasticTest, ANewcomerIsTakenInAfterAStep) {
   EXPECT_EQ(workers_[1]->membership->rank(), 1u);
 }
 
-TEST_F(ElasticTest, NobodyWaitsForAGuest) {
+TEST_F(ElasticTest, NobodyWaitsForALearner) {
   start({.workers = 2});
   scale(3);
   const auto learner = refresh_view(2);
@@ -151,7 +151,7 @@ TEST_F(ElasticTest, NobodyWaitsForAGuest) {
   EXPECT_EQ(learner->membership->rank(), 2u);
 }
 
-TEST_F(ElasticTest, AGuestLearnsOfTheNextView) {
+TEST_F(ElasticTest, ALearnerLearnsOfTheNextView) {
   start({.workers = 2});
   scale(3);
   const auto learner = refresh_view(2);
@@ -164,7 +164,7 @@ TEST_F(ElasticTest, AGuestLearnsOfTheNextView) {
   EXPECT_EQ(learner->membership->rank(), 1u);
 }
 
-TEST_F(ElasticTest, WhereNobodyIsAtWorkAGuestIsAMember) {
+TEST_F(ElasticTest, WhereNobodyIsAtWorkALearnerIsAMember) {
   start({.workers = 1});
   scale(2);
   const auto learner = refresh_view(1);
@@ -175,7 +175,7 @@ TEST_F(ElasticTest, WhereNobodyIsAtWorkAGuestIsAMember) {
   EXPECT_EQ(learner->membership->rank(), 0u);
 }
 
-TEST_F(ElasticTest, WhoWaitsInReserveIsNoGuest) {
+TEST_F(ElasticTest, WhoWaitsInReserveIsNoLearner) {
   plan_.lanes = 1;
   start({.workers = 1});
   scale(2);
@@ -187,7 +187,7 @@ TEST_F(ElasticTest, WhoWaitsInReserveIsNoGuest) {
   EXPECT_EQ(workers_[0]->membership->view().view, 2u);
 }
 
-TEST_F(ElasticTest, AGuestThatIsNotNeededAnyMoreIsSentAway) {
+TEST_F(ElasticTest, ALearnerThatIsNotNeededAnyMoreIsSentAway) {
   start({.workers = 1});
   scale(2);
   const auto learner = refresh_view(1);
@@ -196,7 +196,7 @@ TEST_F(ElasticTest, AGuestThatIsNotNeededAnyMoreIsSentAway) {
   EXPECT_EQ(workers_[0]->regroup_later.load(), 0u);
 }
 
-TEST_F(ElasticTest, AGuestsDeathIsNobodysConcern) {
+TEST_F(ElasticTest, ALearnersDeathIsNobodysConcern) {
   start({.workers = 1});
   scale(2);
   auto learner = refresh_view(1);

@@ -74,7 +74,7 @@ TEST(LeaseTable, OneThatIsOpenedFromMemoryLosesNothing) {
   EXPECT_EQ(second.finished(), 1u);
   second.finish({b.first, b.count});  // by somebody who held it all the time
   const cluster::UnitRange later{b.first + b.count + 3, 1};
-  second.finish(later);  // leased after the book was written down
+  second.finish(later);  // leased after the table was written down
   std::uint64_t units = 0;
   for (cluster::UnitRange range = second.next(1); range.count > 0; range = second.next(1)) {
     units += range.count;

@@ -177,7 +177,7 @@ TEST_F(IntruderTest, AFrameThatClaimsEightGibibytesEndsTheConnection) {
   for (const FrameHeader& header : {FrameHeader{.kind = kEcho, .payload_bytes = std::uint64_t{8} << 30},
                                     FrameHeader{.kind = kEcho, .body_bytes = 0xffffffff}}) {
     RawClient raw = RawClient::tcp(service.address());
-    ASSERT_EQ(raw.client_handshake(kSecret), Verdict::kWelcome);
+    ASSERT_EQ(raw.client_handshake(kSecret), Verdict::kAccepted);
     raw.send(encode_header(header));
     EXPECT_TRUE(raw.is_closed());
   }
@@ -192,7 +192,7 @@ TEST_F(IntruderTest, AFrameThatClaimsEightGibibytesEndsTheConnection) {
 
 TEST_F(IntruderTest, AFrameWithABrokenBodyIsAnsweredWithAnError) {
   RawClient raw = RawClient::tcp(service.address());
-  ASSERT_EQ(raw.client_handshake(kSecret), Verdict::kWelcome);
+  ASSERT_EQ(raw.client_handshake(kSecret), Verdict::kAccepted);
   raw.send(encode_header({.kind = kEcho, .body_bytes = 3, .request = 9}));
   raw.send(as_bytes("\xc1\xc1\xc1"));
   const std::string got = raw.receive(kHeaderBytes);
@@ -205,7 +205,7 @@ TEST_F(IntruderTest, AFrameWithABrokenBodyIsAnsweredWithAnError) {
 TEST_F(IntruderTest, RingsThatAreNone) {
   const auto handshaken = [&] {
     RawClient raw = RawClient::local(service.address());
-    EXPECT_EQ(raw.client_handshake(kSecret), Verdict::kWelcome);
+    EXPECT_EQ(raw.client_handshake(kSecret), Verdict::kAccepted);
     return raw;
   };
   const auto rings = Segment::create("rings", 1u << 20);
@@ -245,9 +245,9 @@ struct HostileRings {
   FileDescriptor doorbell{::open("/dev/null", O_RDWR | O_CLOEXEC)};
 
   explicit HostileRings(const Address& address) : raw(RawClient::local(address)) {
-    EXPECT_EQ(raw.client_handshake(kSecret), Verdict::kWelcome);
+    EXPECT_EQ(raw.client_handshake(kSecret), Verdict::kAccepted);
     send_control(raw.descriptor(), ControlMessage::Type::kRings, 0, 1u << 20, {rings->descriptor(), doorbell.get()});
-    EXPECT_EQ(raw.receive(24).size(), 24u);  // the service's bell
+    EXPECT_EQ(raw.receive(24).size(), 24u);  // the service's doorbell
   }
   MutableBytes to_service() { return rings->bytes().first(Ring::kControlBytes + (256u << 10)); }
   MutableBytes from_service() { return rings->bytes().subspan(Ring::kControlBytes + (256u << 10)); }

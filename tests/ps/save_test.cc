@@ -81,7 +81,7 @@ void expect_same(const TablesState& saved, const TablesState& expected) {
   }
 }
 
-/// Two servers that know the folder, each the other's backup, and one worker in step.
+/// Two servers that know the folder, each the other's replica, and one worker in step.
 struct SaveTest : ::testing::TestWithParam<net::Transport> {
   ServerOptions saving_server() const {
     ServerOptions options = server_options();

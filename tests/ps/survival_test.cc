@@ -169,7 +169,7 @@ TEST(Survival, ABackupThatIsSilentIsReportedAndNobodyWaitsForEver) {
   std::uint32_t table = 0;
   client.push({&table, 1}, info_of({0, kLanes}, 0));
   const auto began = Deadline::Clock::now();
-  EXPECT_FAILS(client.finish(), PeerLost, "backup", "did not answer", "next view");
+  EXPECT_FAILS(client.finish(), PeerLost, "replica", "did not answer", "next view");
   EXPECT_LT(seconds(Deadline::Clock::now() - began), 10.0);
   const ServerStatus status = server.status();
   ASSERT_FALSE(status.replicas.empty());

@@ -11,9 +11,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include "trireme/deadline.h"
+
 #include "tests/support/events.h"
 #include "tests/support/eventually.h"
-#include "trireme/deadline.h"
 #include "tests/support/temp_folder.h"
 
 namespace trireme::system_test {

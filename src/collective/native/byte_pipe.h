@@ -17,7 +17,7 @@ class Pipe {
   virtual std::size_t try_send(Bytes bytes) = 0;
   virtual std::size_t try_recv(MutableBytes bytes) = 0;
 
-  /// What `poll` can wait on; -1 = shared memory, where the bell of this rank rings.
+  /// What `poll` can wait on; -1 = shared memory, where the doorbell of this rank rings.
   virtual int descriptor() const = 0;
 };
 

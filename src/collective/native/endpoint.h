@@ -51,7 +51,7 @@ class Endpoint {
   const std::string& secret() const;
   net::EventLoop& loop();
 
-  /// Connects to a peer. Throws as net::dial does, StaleView if the peer has gone on to a later view.
+  /// Connects to a peer. Throws as net::connect does, StaleView if the peer has gone on to a later view.
   net::AuthenticatedStream connect(const net::Address& peer, const LinkName& name, net::Transport transport,
                                    Deadline deadline);
 

@@ -159,7 +159,7 @@ std::uint32_t LocalGroup::prepare_sleep() {
   return seen;
 }
 
-void LocalGroup::sleep_on_bell(std::uint32_t seen, std::chrono::milliseconds limit) {
+void LocalGroup::sleep_on_doorbell(std::uint32_t seen, std::chrono::milliseconds limit) {
   futex_wait(control(index_).doorbell, seen, limit);
 }
 

@@ -18,7 +18,7 @@ namespace trireme::collective {
 ///
 /// Each rank has one segment (a memfd, passed by descriptor, gone with the last process that maps it). It holds a
 /// control page, staging buffers, and a ring for each other rank. Every word has one writer, except `sleeping` and the
-/// bell.
+/// doorbell.
 class LocalGroup {
  public:
   static constexpr std::uint32_t kMaxRanks = 256;
@@ -53,7 +53,7 @@ class LocalGroup {
   template <typename Ready>
   void sleep(Ready ready, std::chrono::milliseconds limit) {
     const std::uint32_t seen = prepare_sleep();
-    if (!ready()) sleep_on_bell(seen, limit);
+    if (!ready()) sleep_on_doorbell(seen, limit);
     end_sleep();
   }
 
@@ -92,7 +92,7 @@ class LocalGroup {
   std::vector<std::shared_ptr<net::Segment>> exchange(std::uint64_t id, const std::shared_ptr<net::Segment>& own,
                                                       Deadline deadline, const std::function<void()>& check);
   std::uint32_t prepare_sleep();
-  void sleep_on_bell(std::uint32_t seen, std::chrono::milliseconds limit);
+  void sleep_on_doorbell(std::uint32_t seen, std::chrono::milliseconds limit);
   void end_sleep();
 
   std::uint32_t index_;

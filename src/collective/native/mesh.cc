@@ -101,7 +101,7 @@ void Mesh::connect(Endpoint& endpoint) {
       message_pipes_[local[i]] = local_->make_pipe(i, LocalGroup::Use::kMessages);
     }
   }
-  watch_ = std::make_unique<FailureDetector>(rank(), std::move(watched));
+  failure_detector_ = std::make_unique<FailureDetector>(rank(), std::move(watched));
 }
 
 std::string Mesh::transport() const {
@@ -111,11 +111,11 @@ std::string Mesh::transport() const {
 }
 
 void Mesh::check(const OpContext& context) const {
-  if (watch_->broken(context.number)) watch_->throw_broken(describe(context.operation));
+  if (failure_detector_->broken(context.number)) failure_detector_->throw_broken(describe(context.operation));
   if (!context.deadline.passed()) return;
   fail<Timeout>("{} did not end within {:.1f} s (rank {}, view {}); waiting for {}", describe(context.operation),
                 static_cast<double>(context.deadline.allowed().count()) / 1000.0, rank(), options_.view,
-                watch_->give_up(context.number));
+                failure_detector_->give_up(context.number));
 }
 
 std::uint32_t Mesh::local_barrier(const OpContext& context) {
@@ -186,7 +186,7 @@ void Mesh::idle(std::span<Transfer> transfers, std::span<Transfer> others, const
       }
     }
   }
-  // A bell cannot be polled: where both kinds are waited for, look at the memory often.
+  // A doorbell cannot be polled: where both kinds are waited for, look at the memory often.
   const auto slice = (shared_memory && !descriptors.empty()) || side_work_ ? 1ms : kSlice;
   if (descriptors.empty()) {
     const std::size_t before = bytes_done(transfers) + bytes_done(others);

@@ -73,7 +73,7 @@ class Mesh {
   Pipe& pipe(Rank peer) { return *pipes_[peer]; }                  ///< for collectives
   Pipe& message_pipe(Rank peer) { return *message_pipes_[peer]; }  ///< for send and recv
 
-  FailureDetector& watch() { return *watch_; }
+  FailureDetector& failure_detector() { return *failure_detector_; }
   std::string transport() const;
 
   std::atomic<std::uint64_t>& shared_bytes() { return shared_bytes_; }
@@ -114,7 +114,7 @@ class Mesh {
   std::unique_ptr<LocalGroup> local_;
   std::vector<std::unique_ptr<Pipe>> pipes_;          // by rank
   std::vector<std::unique_ptr<Pipe>> message_pipes_;  // by rank
-  std::unique_ptr<FailureDetector> watch_;
+  std::unique_ptr<FailureDetector> failure_detector_;
   std::function<bool()> side_work_;
 };
 

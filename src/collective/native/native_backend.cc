@@ -56,18 +56,18 @@ void NativeBackend::run(const Operation& operation, Deadline deadline) {
   operations_.fetch_add(1, std::memory_order_relaxed);
   if (size() == 1) return run_alone(operation);
   const OpContext context{.operation = operation, .number = ++collectives_, .deadline = deadline};
-  mesh_.watch().set_begun(collectives_);
+  mesh_.failure_detector().set_begun(collectives_);
   try {
     collect_calls(operation, context);
     compare(operation, records_);
     move(operation, context, records_);
-    mesh_.watch().set_finished(collectives_);
+    mesh_.failure_detector().set_finished(collectives_);
   } catch (const InvalidArgument&) {  // which all ranks have come to
-    mesh_.watch().set_finished(collectives_);
+    mesh_.failure_detector().set_finished(collectives_);
     throw;
   } catch (const PeerLost&) {
-    // Who gave up because of somebody's death closes its connections too: the watch knows who was first.
-    if (mesh_.watch().wait_broken(100ms)) mesh_.watch().throw_broken(describe(operation));
+    // Who gave up because of somebody's death closes its connections too: the failure detector knows who was first.
+    if (mesh_.failure_detector().wait_broken(100ms)) mesh_.failure_detector().throw_broken(describe(operation));
     throw;
   }
 }
@@ -329,10 +329,11 @@ std::shared_ptr<std::byte> NativeBackend::allocate(std::size_t bytes, Deadline d
   if (LocalGroup* group = mesh_.local()) {
     try {
       return group->allocate(bytes, deadline, [this] {
-        if (mesh_.watch().broken()) mesh_.watch().throw_broken("an allocation of shared memory");
+        if (mesh_.failure_detector().broken()) mesh_.failure_detector().throw_broken("an allocation of shared memory");
       });
     } catch (const PeerLost&) {
-      if (mesh_.watch().wait_broken(100ms)) mesh_.watch().throw_broken("an allocation of shared memory");
+      if (mesh_.failure_detector().wait_broken(100ms))
+        mesh_.failure_detector().throw_broken("an allocation of shared memory");
       throw;
     }
   }
@@ -340,7 +341,7 @@ std::shared_ptr<std::byte> NativeBackend::allocate(std::size_t bytes, Deadline d
   return {segment, segment->bytes().data()};
 }
 
-void NativeBackend::abort(const std::string& reason) { mesh_.watch().abort(reason); }
+void NativeBackend::abort(const std::string& reason) { mesh_.failure_detector().abort(reason); }
 
 Traffic NativeBackend::traffic() const {
   return {.operations = operations_.load(std::memory_order_relaxed),

@@ -18,10 +18,10 @@ std::size_t element_of(const Operation& operation) {
   return size_of(operation.in.count > 0 ? operation.in.dtype : operation.out.dtype);
 }
 
-/// Where a rank stands among the team's.
+/// Where a rank stands among the group's.
 std::size_t place_of(const RankGroup& group, Rank rank) {
   const auto found = std::ranges::find(group.ranks, rank);
-  TRIREME_CHECK(found != group.ranks.end(), "rank {} is not in the team", rank);
+  TRIREME_CHECK(found != group.ranks.end(), "rank {} is not in the group", rank);
   return static_cast<std::size_t>(found - group.ranks.begin());
 }
 

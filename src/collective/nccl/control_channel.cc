@@ -5,40 +5,40 @@
 namespace trireme::collective {
 namespace {
 
-Array bytes_of(ControlMessage& note) { return {DType::kU8, &note, sizeof(ControlMessage)}; }
+Array bytes_of(ControlMessage& message) { return {DType::kU8, &message, sizeof(ControlMessage)}; }
 
 }  // namespace
 
 ControlChannel::~ControlChannel() {
-  ranks_.reset();  // ends what is in flight
+  ranks_.reset();  // ends what is in transfer
 }
 
-void ControlChannel::send(Rank peer, const ControlMessage& note) {
-  Flight& flight = flights_.emplace_back(Flight{.peer = peer, .outgoing = true, .note = note});
-  flight.handle = ranks_->start(collective::send(bytes_of(flight.note), peer));
+void ControlChannel::send(Rank peer, const ControlMessage& message) {
+  Transfer& transfer = transfers_.emplace_back(Transfer{.peer = peer, .outgoing = true, .message = message});
+  transfer.handle = ranks_->start(collective::send(bytes_of(transfer.message), peer));
 }
 
 void ControlChannel::expect(Rank peer) {
-  Flight& flight = flights_.emplace_back(Flight{.peer = peer, .outgoing = false, .note = {}});
-  flight.handle = ranks_->start(recv(bytes_of(flight.note), peer));
+  Transfer& transfer = transfers_.emplace_back(Transfer{.peer = peer, .outgoing = false, .message = {}});
+  transfer.handle = ranks_->start(recv(bytes_of(transfer.message), peer));
 }
 
 std::optional<ControlMessage> ControlChannel::take(Rank peer) {
   if (arrived_[peer].empty()) return {};
-  const ControlMessage note = arrived_[peer].front();
+  const ControlMessage message = arrived_[peer].front();
   arrived_[peer].pop_front();
-  return note;
+  return message;
 }
 
 void ControlChannel::advance() {
-  for (auto flight = flights_.begin(); flight != flights_.end();) {
-    if (!flight->handle.valid() || !flight->handle.poll()) {
-      ++flight;
+  for (auto transfer = transfers_.begin(); transfer != transfers_.end();) {
+    if (!transfer->handle.valid() || !transfer->handle.poll()) {
+      ++transfer;
       continue;
     }
-    flight->handle.wait();
-    if (!flight->outgoing) arrived_[flight->peer].push_back(flight->note);
-    flight = flights_.erase(flight);
+    transfer->handle.wait();
+    if (!transfer->outgoing) arrived_[transfer->peer].push_back(transfer->message);
+    transfer = transfers_.erase(transfer);
   }
 }
 

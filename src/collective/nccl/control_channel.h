@@ -29,12 +29,12 @@ class ControlChannel {
   ControlChannel(const ControlChannel&) = delete;
   ControlChannel& operator=(const ControlChannel&) = delete;
 
-  void send(Rank peer, const ControlMessage& note);
+  void send(Rank peer, const ControlMessage& message);
 
-  /// One more note will come from `peer`.
+  /// One more message will come from `peer`.
   void expect(Rank peer);
 
-  /// The next note from `peer`, if it has come.
+  /// The next message from `peer`, if it has come.
   std::optional<ControlMessage> take(Rank peer);
 
   /// Looks what has come. Throws what went wrong: PeerLost, Timeout.
@@ -43,15 +43,15 @@ class ControlChannel {
   void abort(const std::string& reason) { ranks_->abort(reason); }
 
  private:
-  struct Flight {
+  struct Transfer {
     Rank peer;
     bool outgoing;
-    ControlMessage note;
+    ControlMessage message;
     Handle handle = {};
   };
 
   std::unique_ptr<Communicator> ranks_;
-  std::list<Flight> flights_;                        // their notes are in use until they have landed
+  std::list<Transfer> transfers_;                    // their messages are in use until they have ended
   std::vector<std::deque<ControlMessage>> arrived_;  // by rank
 };
 

@@ -20,7 +20,7 @@ std::optional<Heartbeat::Failure> Heartbeat::loss() const {
 }
 
 void Heartbeat::beat(const std::stop_token& stop) {
-  net::name_thread("nccl-pulse");
+  net::name_thread("nccl-heartbeat");
   try {
     while (!stop.stop_requested()) {
       ranks_->run(barrier());

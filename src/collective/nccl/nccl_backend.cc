@@ -122,7 +122,7 @@ class NcclBackend final : public Backend {
       fail<Timeout>("NCCL did not connect {} ranks within {:.1f} s (rank {}): NCCL_DEBUG=INFO tells what it waits for",
                     size(), static_cast<double>(deadline.allowed().count()) / 1000.0, rank());
     }
-    pulse_ = std::make_unique<Heartbeat>(bootstrap.subgroup("nccl/pulse", all));
+    heartbeat_ = std::make_unique<Heartbeat>(bootstrap.subgroup("nccl/heartbeat", all));
   }
 
   ~NcclBackend() override { cudaSetDevice(device_); }
@@ -200,7 +200,7 @@ class NcclBackend final : public Backend {
     if (aborted_.load(std::memory_order_acquire)) control_->run(barrier());  // throws, and knows why
     messages_->advance();
     // Who is done may leave while we are still at it: a kernel gets the time to end by itself.
-    const auto loss = pulse_->loss();
+    const auto failure = heartbeat_->failure();
     if (loss && Deadline::Clock::now() - loss->since > kGrace) fail<PeerLost>("{}", loss->reason);
   }
 
@@ -418,7 +418,7 @@ class NcclBackend final : public Backend {
   std::unique_ptr<NcclMessages> messages_;
   std::unique_ptr<NcclStream> stream_;
   std::unique_ptr<Stage> stage_;
-  std::unique_ptr<Heartbeat> pulse_;
+  std::unique_ptr<Heartbeat> heartbeat_;
   std::uint64_t collectives_ = 0;
   std::atomic<bool> aborted_{false};
   std::atomic<std::uint64_t> operations_{0};

@@ -123,10 +123,10 @@ void NcclMessages::announce(Link& link, Posted& posted) {
 }
 
 bool NcclMessages::compare(Link& link, Posted& posted) {
-  const auto note = (link.outgoing ? receivers_ : senders_).take(link.peer);
-  if (!note) return false;
+  const auto message = (link.outgoing ? receivers_ : senders_).take(link.peer);
+  if (!message) return false;
   const ConstArray ours = posted.array();
-  const ConstArray theirs(note->dtype, nullptr, note->count);
+  const ConstArray theirs(message->dtype, nullptr, message->count);
   if (ours.count != theirs.count || (ours.count > 0 && ours.dtype != theirs.dtype)) {
     link.end_first(std::make_exception_ptr(
         InvalidArgument(link.outgoing ? describe_message_mismatch(rank_, ours, link.peer, theirs)
@@ -134,7 +134,7 @@ bool NcclMessages::compare(Link& link, Posted& posted) {
   } else if (ours.count == 0) {
     link.end_first(nullptr);
   } else {
-    link.connect(link.outgoing ? link.id : note->id);
+    link.connect(link.outgoing ? link.id : message->id);
     posted.state = Posted::State::kConnecting;
   }
   return true;

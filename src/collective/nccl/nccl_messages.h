@@ -14,8 +14,8 @@ namespace trireme::collective {
 /// tell each other what they are about to do, and compare, before a kernel is launched. One thread at a time.
 class NcclMessages {
  public:
-  /// `senders` carries the notes of those who send, `receivers` the answers: each side of a message knows which note
-  /// comes next, whatever goes the other way.
+  /// `senders` carries the messages of those who send, `receivers` the answers: each side of a message knows which
+  /// message comes next, whatever goes the other way.
   NcclMessages(Rank rank, std::unique_ptr<Communicator> senders, std::unique_ptr<Communicator> receivers);
   ~NcclMessages();
 

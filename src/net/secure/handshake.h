@@ -22,7 +22,7 @@ namespace trireme::net {
 
 using Nonce = std::array<std::byte, 32>;
 
-enum class Verdict : std::uint8_t { kWelcome = 0, kOtherVersion = 1, kWrongSecret = 2 };
+enum class Verdict : std::uint8_t { kAccepted = 0, kOtherVersion = 1, kWrongSecret = 2 };
 
 struct Hello {
   std::uint32_t magic = kMagic;
@@ -35,7 +35,7 @@ static_assert(sizeof(Hello) == 40);
 struct Answer {
   std::uint32_t magic = kMagic;
   std::uint16_t version = kProtocolVersion;
-  Verdict verdict = Verdict::kWelcome;
+  Verdict verdict = Verdict::kAccepted;
   std::uint8_t zero = 0;
   Nonce nonce{};
   Digest proof{};
@@ -91,7 +91,7 @@ awaitable<void> client_handshake(Stream& stream, const std::string& secret) {
   co_await asio::async_write(stream, asio::buffer(proof), use_awaitable);
   Verdict verdict = Verdict::kWrongSecret;
   co_await asio::async_read(stream, asio::buffer(&verdict, sizeof(verdict)), use_awaitable);
-  if (verdict != Verdict::kWelcome)
+  if (verdict != Verdict::kAccepted)
     fail<Unauthenticated>("it refused our secret: give both sides the same --secret-file");
 }
 
@@ -112,7 +112,7 @@ awaitable<void> server_handshake(Stream& stream, const std::string& secret) {
   Digest proof;
   co_await asio::async_read(stream, asio::buffer(proof), use_awaitable);
   const bool known = equal_digests(proof, handshake_proof(secret, "client", hello.nonce, answer.nonce));
-  const Verdict verdict = known ? Verdict::kWelcome : Verdict::kWrongSecret;
+  const Verdict verdict = known ? Verdict::kAccepted : Verdict::kWrongSecret;
   co_await asio::async_write(stream, asio::buffer(&verdict, sizeof(verdict)), use_awaitable);
   if (!known) fail<Unauthenticated>("it does not know the job's secret");
 }

@@ -30,7 +30,7 @@ class Ring {
 
   bool empty() const;
 
-  /// The consumer is about to sleep: a producer that sees this rings its bell after a push. The consumer looks at
+  /// The consumer is about to sleep: a producer that sees this rings its doorbell after a push. The consumer looks at
   /// empty() once more after it has set this.
   void set_sleeping(bool sleeping);
   bool consumer_sleeps() const;

@@ -61,7 +61,7 @@ std::shared_ptr<ShmChannel> ShmChannel::offer(FileDescriptor socket, std::weak_p
                                               ShmChannelOptions options, Deadline deadline) {
   auto rings = Segment::create("trireme-rings", 2 * (Ring::kControlBytes + options.ring_bytes));
   send_control(socket.get(), ControlMessage::Type::kRings, 0, rings->bytes().size(),
-               {rings->descriptor(), options.own_bell->descriptor()});
+               {rings->descriptor(), options.own_doorbell->descriptor()});
   auto answer = wait_control(socket.get(), ControlMessage::Type::kDoorbell, deadline);
   auto doorbell = std::make_shared<Doorbell>(std::move(answer.descriptors.front()));
   return std::shared_ptr<ShmChannel>(new ShmChannel(std::move(socket), std::move(receiver), std::move(options),
@@ -76,20 +76,20 @@ std::shared_ptr<ShmChannel> ShmChannel::accept(FileDescriptor socket, std::weak_
   }
   auto rings = Segment::map(std::move(offered.descriptors[0]), offered.bytes, Segment::Access::kReadWrite);
   auto doorbell = std::make_shared<Doorbell>(std::move(offered.descriptors[1]));
-  send_control(socket.get(), ControlMessage::Type::kDoorbell, 0, 0, {options.own_bell->descriptor()});
+  send_control(socket.get(), ControlMessage::Type::kDoorbell, 0, 0, {options.own_doorbell->descriptor()});
   return std::shared_ptr<ShmChannel>(new ShmChannel(std::move(socket), std::move(receiver), std::move(options),
                                                     std::move(rings), /*offered=*/false, std::move(doorbell)));
 }
 
 ShmChannel::ShmChannel(FileDescriptor socket, std::weak_ptr<FrameReceiver> receiver, ShmChannelOptions options,
-                       std::shared_ptr<Segment> rings, bool offered, std::shared_ptr<Doorbell> peer_bell)
+                       std::shared_ptr<Segment> rings, bool offered, std::shared_ptr<Doorbell> peer_doorbell)
     : socket_(std::move(socket)),
       receiver_(std::move(receiver)),
       options_(std::move(options)),
       rings_(std::move(rings)),
       outgoing_(ring_part(*rings_, ring_bytes_of(rings_->bytes().size()), offered)),
       incoming_(ring_part(*rings_, ring_bytes_of(rings_->bytes().size()), !offered)),
-      peer_bell_(std::move(peer_bell)) {}
+      peer_doorbell_(std::move(peer_doorbell)) {}
 
 void ShmChannel::send(OutFrame frame) {
   frame.header.body_bytes = static_cast<std::uint32_t>(frame.body.size());
@@ -118,7 +118,7 @@ void ShmChannel::flush_queue() try {
     sent = true;
   }
   backlog_.store(!queue_.empty(), std::memory_order_release);
-  if (sent && outgoing_.consumer_sleeps()) peer_bell_->ring();
+  if (sent && outgoing_.consumer_sleeps()) peer_doorbell_->ring();
 } catch (const Error& problem) {
   // The sender may hold locks that on_close wants: let the consuming thread find the end of the stream and close.
   log_warn("connection_abandoned", "gave up a connection", {{"peer", peer()}, {"reason", problem.what()}});
@@ -130,7 +130,7 @@ void ShmChannel::flush_queue() try {
 void ShmChannel::close(const std::string& reason) {
   if (closed_.exchange(true)) return;
   ::shutdown(socket_.get(), SHUT_RDWR);  // the peer sees the end of the stream
-  options_.own_bell->ring();             // wakes whoever pumps
+  options_.own_doorbell->ring();         // wakes whoever pumps
   {
     const MutexLock lock(send_mutex_);  // whoever sends is done: queued payloads are not read any more
     queue_.clear();
@@ -260,9 +260,9 @@ void ShmChannel::sleep(Deadline deadline) {
   if (prepare_sleep()) {
     const auto longest = has_backlog() ? 1ms : 200ms;
     const auto left = std::min(longest, std::chrono::ceil<std::chrono::milliseconds>(deadline.left()));
-    pollfd waiting[2] = {{options_.own_bell->descriptor(), POLLIN, 0}, {socket_.get(), POLLIN, 0}};
+    pollfd waiting[2] = {{options_.own_doorbell->descriptor(), POLLIN, 0}, {socket_.get(), POLLIN, 0}};
     ::poll(waiting, 2, static_cast<int>(left.count()));
-    options_.own_bell->silence();
+    options_.own_doorbell->silence();
   }
   awake();
 }

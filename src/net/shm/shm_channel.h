@@ -29,7 +29,7 @@ class Doorbell {
 struct ShmChannelOptions {
   std::string peer;
   FrameLimits limits;
-  std::shared_ptr<Doorbell> own_bell;  ///< rung by the peer when we sleep
+  std::shared_ptr<Doorbell> own_doorbell;  ///< rung by the peer when we sleep
   std::size_t ring_bytes = 256u << 10;
 };
 
@@ -62,11 +62,11 @@ class ShmChannel final : public Channel {
   /// Looks for descriptors and for the end of the peer. Cheap, but a system call.
   void check_socket();
 
-  /// Whether a sleeper would miss nothing; sets or clears the flag that makes the peer ring our bell.
+  /// Whether a sleeper would miss nothing; sets or clears the flag that makes the peer ring our doorbell.
   bool prepare_sleep();
   void awake();
 
-  /// Frames wait for room in the ring, which has no bell: poll again soon.
+  /// Frames wait for room in the ring, which has no doorbell: poll again soon.
   bool has_backlog() const { return backlog_.load(std::memory_order_acquire); }
 
   int socket() const { return socket_.get(); }
@@ -74,7 +74,7 @@ class ShmChannel final : public Channel {
 
  private:
   ShmChannel(FileDescriptor socket, std::weak_ptr<FrameReceiver> receiver, ShmChannelOptions options,
-             std::shared_ptr<Segment> rings, bool offered, std::shared_ptr<Doorbell> peer_bell);
+             std::shared_ptr<Segment> rings, bool offered, std::shared_ptr<Doorbell> peer_doorbell);
 
   void flush_queue() TRIREME_REQUIRES(send_mutex_);
   void take_segments() TRIREME_REQUIRES(poll_mutex_);
@@ -87,7 +87,7 @@ class ShmChannel final : public Channel {
   std::shared_ptr<Segment> rings_;
   Ring outgoing_;
   Ring incoming_;
-  std::shared_ptr<Doorbell> peer_bell_;
+  std::shared_ptr<Doorbell> peer_doorbell_;
   std::atomic<bool> closed_{false};
   std::atomic<bool> backlog_{false};  // queue_ is not empty: the consumer's thread retries
 

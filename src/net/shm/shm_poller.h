@@ -11,7 +11,7 @@
 namespace trireme::net {
 
 /// The thread of a service that moves the frames of all its shared-memory channels: it spins while they are busy and
-/// sleeps on one bell when they are not.
+/// sleeps on one doorbell when they are not.
 class ShmPoller {
  public:
   explicit ShmPoller(const std::string& name);

@@ -20,7 +20,7 @@ class Buckets {
 
   std::size_t count() const { return members_.size(); }
 
-  /// The parameters of a bucket, in backward order.
+  /// The parameters of a bucket, in backward request.
   std::span<const std::uint32_t> members(std::size_t bucket) const { return members_[bucket]; }
 
   /// A new step: no gradient is there.

@@ -16,7 +16,7 @@ class GradientHooks {
  public:
   using OnGradient = std::function<void(std::size_t index, const torch::Tensor& gradient)>;
 
-  /// `parameters` are leaves that require gradients. The tap lives as long as they are trained.
+  /// `parameters` are leaves that require gradients. The hooks lives as long as they are trained.
   explicit GradientHooks(std::vector<torch::Tensor> parameters);
   ~GradientHooks();
   GradientHooks(const GradientHooks&) = delete;

@@ -22,7 +22,7 @@ LaneComputer::LaneComputer(const Model& model, const TrainOptions& options, std:
       options_(options),
       sample_shape_(std::move(sample_shape)),
       parameters_(tensors_of(trainable_parameters(*model.module))),
-      tap_(parameters_),
+      hooks_(parameters_),
       buffers_(*model.module) {}
 
 StepStatistics LaneComputer::compute(const StepWork& work, Strategy& strategy) {
@@ -80,9 +80,9 @@ void LaneComputer::compute_lane(const data::Item& item, StepStatistics& statisti
   const std::uint64_t samples = item.batch.size();
   const auto parts = static_cast<Lane>(std::min<std::uint64_t>(options_.accumulate, samples));
   for (Lane part = 0; part + 1 < parts; ++part) {
-    tap_.accumulate(forward(item, lane_samples(samples, parts, part), statistics));
+    hooks_.accumulate(forward(item, lane_samples(samples, parts, part), statistics));
   }
-  tap_.backward(forward(item, lane_samples(samples, parts, parts - 1), statistics), on_gradient);
+  hooks_.backward(forward(item, lane_samples(samples, parts, parts - 1), statistics), on_gradient);
 }
 
 LaneComputer::Batch LaneComputer::to_tensors(const data::Item& item, SampleRange part) const {

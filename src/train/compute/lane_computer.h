@@ -50,7 +50,7 @@ class LaneComputer {
   const TrainOptions& options_;
   std::vector<std::int64_t> sample_shape_;
   std::vector<torch::Tensor> parameters_;
-  GradientHooks tap_;
+  GradientHooks hooks_;
   LaneBuffers buffers_;
   std::vector<std::vector<torch::Tensor>> scratch_;  // level - 1, parameter: sums of right subtrees
 };

@@ -8,8 +8,8 @@ namespace trireme {
 namespace {
 
 constexpr std::size_t kLineFloats = 16;    // buckets begin on a cache line
-constexpr int kTriesToFollow = 3;          // each is a copy of all the state, made for nothing if the view ends
-constexpr auto kFollowWithin = 30s;        // for the last step or two, while the others wait
+constexpr int kCatchUpTries = 3;           // each is a copy of all the state, made for nothing if the view ends
+constexpr auto kCatchUpWithin = 30s;       // for the last step or two, while the others wait
 constexpr double kMostSamples = 1u << 24;  // up to here a float counts exactly
 
 std::size_t whole_lines(std::size_t floats) { return (floats + kLineFloats - 1) / kLineFloats * kLineFloats; }
@@ -25,10 +25,10 @@ void AllReduce::attach(const Model& model) {
   buckets_ = Buckets(parameters_.elements(), options_.bucket_bytes);
 }
 
-// ---- Guests: workers that are about to come in.
+// ---- Learners: workers that are about to take part.
 
 void AllReduce::catch_up() {
-  for (int tries = 0; tries < kTriesToFollow && job_.learner(); ++tries) {
+  for (int tries = 0; tries < kCatchUpTries && job_.learner(); ++tries) {
     if (try_to_catch_up() || !job_.refresh_view()) return;
   }
 }
@@ -37,7 +37,7 @@ void AllReduce::catch_up() {
 bool AllReduce::try_to_catch_up() {
   const cluster::ViewInfo view = job_.view();
   const std::size_t members = view.workers.size() - 1;
-  const auto source = static_cast<Rank>(view.workers.back().id % members);  // not all guests the same
+  const auto source = static_cast<Rank>(view.workers.back().id % members);  // not all learners the same
   try {
     const net::Address& address = view.workers[source].address;
     const collective::LinkName name{.view = view.view,
@@ -116,7 +116,7 @@ Step AllReduce::sync_state(const Restore& restore) {
     ranks_ = &ranks;
   }
   if (catch_up_) {  // the others have met this worker, and end what they tell it
-    if (const auto followed = catch_up_->finish(Deadline::in(kFollowWithin))) at_ = *followed;
+    if (const auto caught_up = catch_up_->finish(Deadline::in(kCatchUpWithin))) at_ = *caught_up;
     const MutexLock lock(mutex_);
     catch_up_.reset();
   }
@@ -128,10 +128,10 @@ Step AllReduce::sync_state(const Restore& restore) {
     if (const auto restored = restore(tensors(), /*initial=*/true)) at_ = *restored;
     parameters_.copy_all_to_module();
   }
-  const SyncResult levelled = sync_to_furthest(*ranks_, at_, tensors());
-  at_ = levelled.at;
+  const SyncResult synced = sync_to_furthest(*ranks_, at_, tensors());
+  at_ = synced.at;
   at_.fresh = false;
-  if (levelled.taken) parameters_.copy_all_to_module();
+  if (synced.taken) parameters_.copy_all_to_module();
   allocate_buckets();
   buffer_sync_.emplace(*ranks_, *model_.module, options_.buffers, reduce_);
   log_info("group_formed", "formed a group with the other workers",
@@ -143,8 +143,8 @@ Step AllReduce::sync_state(const Restore& restore) {
   return at_.version;
 }
 
-std::optional<TrainingState> AllReduce::state(const SaveRequest& order) {
-  if (order.saved == at_.version) return std::nullopt;
+std::optional<TrainingState> AllReduce::state(const SaveRequest& request) {
+  if (request.saved == at_.version) return std::nullopt;
   return TrainingState{.at = at_, .tensors = tensors()};
 }
 
@@ -192,7 +192,7 @@ void AllReduce::add(std::size_t i) {
   if (!full) return;
   full_[*full] = true;
   // In the order of buckets, not of their completion: that may differ between workers (an unused parameter, a lane
-  // without samples), and operations are matched by their order.
+  // without samples), and operations are matched by their request.
   for (; started_ < full_.size() && full_[started_]; ++started_) {
     reductions_[started_].start(bucket_memory_[started_], mix_seed(at_.version, started_),
                                 fmt::format("bucket {}", started_));
@@ -233,7 +233,7 @@ AllReduce::Message AllReduce::read_message() const {
 void AllReduce::leave() { ranks_->run(collective::barrier()); }  // somebody may still read this worker's memory
 
 std::optional<Communication> AllReduce::communication() const {
-  if (ranks_ == nullptr) return std::nullopt;  // a guest that never took part
+  if (ranks_ == nullptr) return std::nullopt;  // a learner that never took part
   const collective::Traffic traffic = ranks_->traffic();
   Communication result{.wire_bytes = traffic.sent_bytes + traffic.shared_bytes};
   std::uint64_t gradient_bytes = 0;

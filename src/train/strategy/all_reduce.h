@@ -54,7 +54,7 @@ class AllReduce final : public Strategy {
   StepResult finish() override;
   void refresh() override {}  // the parameters are always up to date
   void leave() override;
-  std::optional<TrainingState> state(const SaveRequest& order) override;
+  std::optional<TrainingState> state(const SaveRequest& request) override;
   void interrupt(const std::string& reason) override;
   std::optional<Communication> communication() const override;
 

@@ -13,7 +13,7 @@
 
 namespace trireme {
 
-/// What a guest makes of what it is told. The functions are called on the follower's thread.
+/// What a learner makes of what it is told. The functions are called on the catch-up client's thread.
 struct CatchUpClientOptions {
   std::vector<torch::Tensor> state;                                ///< to be filled: the same as at the source
   std::size_t change_bytes = 0;                                    ///< of gradients and buffers
@@ -21,7 +21,7 @@ struct CatchUpClientOptions {
   std::function<void(const StepChange&, Bytes change)> on_change;  ///< makes the same step
 };
 
-/// The guest's side of CatchUpServer: keeps a copy of the job's state that follows the job. What arrives in part
+/// The learner's side of CatchUpServer: keeps a copy of the job's state that follows the job. What arrives in part
 /// changes nothing.
 class CatchUpClient {
  public:

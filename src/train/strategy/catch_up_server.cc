@@ -32,7 +32,7 @@ struct CatchUpServer::Message {
   Bytes bytes() const { return {payload.get(), header.bytes}; }
 };
 
-/// What one guest is told.
+/// What one learner is told.
 class CatchUpServer::Feed {
  public:
   Feed(net::AuthenticatedStream learner, std::uint64_t bits_per_second, const std::shared_ptr<const Message>& state)
@@ -46,7 +46,7 @@ class CatchUpServer::Feed {
   ~Feed() {
     thread_.request_stop();
     const MutexLock lock(mutex_);
-    if (stream_) ::shutdown(stream_->descriptor(), SHUT_RDWR);  // ends a wait for the guest
+    if (stream_) ::shutdown(stream_->descriptor(), SHUT_RDWR);  // ends a wait for the learner
   }
 
   void add(std::shared_ptr<const Message> message) {
@@ -73,7 +73,7 @@ class CatchUpServer::Feed {
     return ended_;
   }
 
-  /// Whether all is sent, or the guest is gone.
+  /// Whether all is sent, or the learner is gone.
   bool over() const {
     const MutexLock lock(mutex_);
     return over_;

@@ -11,15 +11,15 @@
 
 namespace trireme {
 
-/// Lets guests, who want to take part, follow the state of the job while its members train: each gets a copy of it
+/// Lets learners, who want to take part, follow the state of the job while its members train: each gets a copy of it
 /// between two steps, and then what every step changes. So when they come in, they have what the others have, and
 /// nobody waits while it is sent.
 ///
-/// Called by the training thread; one thread per guest sends. If more waits for a guest than the whole state would be,
-/// it is given up: it gets all of it when it comes in.
+/// Called by the training thread; one thread per learner sends. If more waits for a learner than the whole state would
+/// be, it is given up: it gets all of it when it comes in.
 class CatchUpServer {
  public:
-  /// `endpoint` is where guests come to; it outlives this object.
+  /// `endpoint` is where learners come to; it outlives this object.
   explicit CatchUpServer(collective::Endpoint& endpoint, std::uint64_t bits_per_second = 0);
   ~CatchUpServer();
 

@@ -50,8 +50,8 @@ Step LocalSgd::sync_state(const Restore& restore) {
   if (agreed_at_.fresh && ranks_.rank() == 0 && restore) {
     if (const auto restored = restore(state({})->tensors, /*initial=*/true)) agreed_at_ = *restored;
   }
-  const SyncResult levelled = sync_to_furthest(ranks_, agreed_at_, state({})->tensors);
-  agreed_at_ = levelled.at;
+  const SyncResult synced = sync_to_furthest(ranks_, agreed_at_, state({})->tensors);
+  agreed_at_ = synced.at;
   agreed_at_.fresh = false;
   at_ = agreed_at_;
   parameters_.copy_all_to_module();
@@ -70,8 +70,8 @@ Step LocalSgd::sync_state(const Restore& restore) {
   return at_.version;
 }
 
-std::optional<TrainingState> LocalSgd::state(const SaveRequest& order) {
-  if (since_ > 0 || order.saved == agreed_at_.version) return std::nullopt;
+std::optional<TrainingState> LocalSgd::state(const SaveRequest& request) {
+  if (since_ > 0 || request.saved == agreed_at_.version) return std::nullopt;
   TrainingState state{.at = agreed_at_, .tensors = parameters_.state(), .same_everywhere = false};
   for (NamedParameter& piece : non_trainable_state(*model_.module)) state.tensors.push_back(std::move(piece));
   for (std::size_t i = 0; i < outer_state_.size(); ++i) {
@@ -96,12 +96,12 @@ StepResult LocalSgd::finish() {
   stop_wanted_ = stop_wanted_ || info_.stop;
   regroup_wanted_ = info_.regroup;
   ++at_.version;
-  StepResult commit{.version = at_.version};
+  StepResult done{.version = at_.version};
   if (++since_ >= options_.choice.steps) {
-    commit.stop = average();
-    commit.regroup = flat_[flat_.size() - 2] > 0;
+    done.stop = average();
+    done.regroup = flat_[flat_.size() - 2] > 0;
   }
-  return commit;
+  return done;
 }
 
 void LocalSgd::take_own_step() {

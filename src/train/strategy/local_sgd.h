@@ -49,7 +49,7 @@ class LocalSgd final : public Strategy {
   void leave() override;
 
   /// Only when the workers have just met. The state of the optimizer is this worker's own.
-  std::optional<TrainingState> state(const SaveRequest& order) override;
+  std::optional<TrainingState> state(const SaveRequest& request) override;
   void interrupt(const std::string& reason) override { ranks_.abort(reason); }
   std::optional<Communication> communication() const override;
 

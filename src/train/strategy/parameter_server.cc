@@ -87,7 +87,7 @@ void ParameterServer::enter_view() {
     client_ = std::move(client);
   }
   // What was heard while it connected.
-  if (const std::string loss = job_.view_failure(); !loss.empty()) client_->interrupt(loss);
+  if (const std::string failure = job_.view_failure(); !failure.empty()) client_->interrupt(failure);
   if (!std::exchange(opened_, true)) {
     std::vector<ps::TableSpec> tables;
     for (const NamedParameter& parameter : parameters_) {
@@ -151,9 +151,9 @@ Step ParameterServer::complete_step(Step oldest, const Restore& restore) {
   std::vector<NamedParameter> here;
   for (std::size_t i = 0; i < parameters_.size(); ++i) here.push_back({parameters_[i].name, host_view(i)});
   collective::Communicator& ranks = job_.ranks();
-  const SyncResult levelled = sync_to_furthest(ranks, at_, here);
-  Step version = levelled.at.version;
-  if (levelled.at.fresh || version != oldest) {
+  const SyncResult synced = sync_to_furthest(ranks, at_, here);
+  Step version = synced.at.version;
+  if (synced.at.fresh || version != oldest) {
     if (job_.chief()) provide(restore, /*untouched=*/false);
     ranks.run(collective::barrier());
     version = client_->pull().newest;
@@ -227,16 +227,16 @@ void ParameterServer::interrupt(const std::string& reason) {
 
 // ---- Checkpoints.
 
-std::optional<TrainingState> ParameterServer::state(const SaveRequest& order) {
+std::optional<TrainingState> ParameterServer::state(const SaveRequest& request) {
   if (!job_.chief()) return std::nullopt;
-  const std::optional<Step> version = version_to_save(order);
+  const std::optional<Step> version = version_to_save(request);
   if (!version) return std::nullopt;
-  return client_->servers_save() ? save_on_servers(*version, order) : fetch_state(*version);
+  return client_->servers_save() ? save_on_servers(*version, request) : fetch_state(*version);
 }
 
 /// In ssp and asp it is what all units together have made, if nobody is at work.
-std::optional<Step> ParameterServer::version_to_save(const SaveRequest& order) {
-  Step version = order.step;
+std::optional<Step> ParameterServer::version_to_save(const SaveRequest& request) {
+  Step version = request.step;
   if (!options_.consistency.synchronous()) {
     const ps::LoadStatus load_status = client_->load_status();
     version = load_status.newest;
@@ -246,12 +246,12 @@ std::optional<Step> ParameterServer::version_to_save(const SaveRequest& order) {
       return std::nullopt;
     }
   }
-  return order.saved == steps_of(version) ? std::nullopt : std::optional(version);
+  return request.saved == steps_of(version) ? std::nullopt : std::optional(version);
 }
 
-std::optional<TrainingState> ParameterServer::save_on_servers(Step version, const SaveRequest& order) {
+std::optional<TrainingState> ParameterServer::save_on_servers(Step version, const SaveRequest& request) {
   const auto outcome =
-      client_->save({.version = version, .attempt = order.attempt, .bytes_per_second = order.bytes_per_second});
+      client_->save({.version = version, .attempt = request.attempt, .bytes_per_second = request.bytes_per_second});
   if (!outcome.problem.empty()) {
     log_warn("checkpoint_skipped", "skipped a checkpoint", {{"step", steps_of(version)}, {"reason", outcome.problem}});
     return std::nullopt;

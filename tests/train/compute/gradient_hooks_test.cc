@@ -12,14 +12,14 @@ torch::Tensor leaf(std::initializer_list<float> values) {
   return torch::tensor(std::vector<float>(values), torch::requires_grad());
 }
 
-/// What a tap handed out, in that order.
+/// What a hooks handed out, in that request.
 struct Taken {
   std::vector<std::size_t> order;
   std::map<std::size_t, torch::Tensor> gradients;
 
   GradientHooks::OnGradient taker() {
     return [this](std::size_t index, const torch::Tensor& gradient) {
-      order.push_back(index);
+      request.push_back(index);
       gradients[index] = gradient.defined() ? gradient.clone() : gradient;
     };
   }
@@ -31,11 +31,11 @@ TEST(GradientHooks, HandsOutTheLastLayersFirst) {
   const torch::Tensor loss = net->forward(torch::randn({5, 4})).pow(2).sum();
   const auto expected = torch::autograd::grad({loss}, net->parameters(), {}, /*retain_graph=*/true);
 
-  GradientHooks tap(net->parameters());
+  GradientHooks hooks(net->parameters());
   Taken taken;
-  tap.backward(loss, taken.taker());
+  hooks.backward(loss, taken.taker());
 
-  ASSERT_EQ(taken.order.size(), 4u);
+  ASSERT_EQ(taken.request.size(), 4u);
   EXPECT_TRUE(std::min(taken.order[0], taken.order[1]) == 2 && std::max(taken.order[2], taken.order[3]) == 1)
       << "the second layer's gradients come before the first's";
   for (std::size_t i = 0; i < 4; ++i) EXPECT_TRUE(torch::equal(taken.gradients[i], expected[i])) << i;
@@ -57,10 +57,10 @@ TEST(GradientHooks, GradientsLeaveWhileBackwardStillRuns) {
 
 TEST(GradientHooks, KeepsNoGradientBehind) {
   const torch::Tensor weight = leaf({1, 2});
-  GradientHooks tap({weight});
+  GradientHooks hooks({weight});
   for (int round = 0; round < 3; ++round) {  // kept gradients would add up
     Taken taken;
-    tap.backward((weight * 3).sum(), taken.taker());
+    hooks.backward((weight * 3).sum(), taken.taker());
     EXPECT_TRUE(torch::equal(taken.gradients[0], torch::full({2}, 3.0f)));
     EXPECT_FALSE(weight.grad().defined());
   }
@@ -69,54 +69,54 @@ TEST(GradientHooks, KeepsNoGradientBehind) {
 TEST(GradientHooks, AnUnusedParameterComesLastWithoutGradient) {
   const torch::Tensor unused = leaf({1});
   const torch::Tensor used = leaf({2});
-  GradientHooks tap({used, unused});
+  GradientHooks hooks({used, unused});
   Taken taken;
-  tap.backward(used.sum(), taken.taker());
+  hooks.backward(used.sum(), taken.taker());
   EXPECT_EQ(taken.order, (std::vector<std::size_t>{0, 1}));
   EXPECT_FALSE(taken.gradients[1].defined());
 }
 
 TEST(GradientHooks, AWeightUsedTwiceComesOnceWithTheWholeGradient) {
   const torch::Tensor weight = leaf({3});
-  GradientHooks tap({weight});
+  GradientHooks hooks({weight});
   Taken taken;
-  tap.backward((weight * (weight * 5)).sum(), taken.taker());
+  hooks.backward((weight * (weight * 5)).sum(), taken.taker());
   EXPECT_EQ(taken.order, (std::vector<std::size_t>{0}));
   EXPECT_FLOAT_EQ(taken.gradients[0].item<float>(), 30);
 }
 
 TEST(GradientHooks, WhatTheReceiverThrowsComesOutAndTheTapStaysUsable) {
   const torch::Tensor weight = leaf({1});
-  GradientHooks tap({weight});
+  GradientHooks hooks({weight});
   EXPECT_FAILS(
-      tap.backward(weight.sum(), [](std::size_t, const torch::Tensor&) { fail<PeerLost>("server 1 is gone"); }),
+      hooks.backward(weight.sum(), [](std::size_t, const torch::Tensor&) { fail<PeerLost>("server 1 is gone"); }),
       PeerLost, "server 1 is gone");
   Taken taken;
-  tap.backward(weight.sum(), taken.taker());
-  EXPECT_EQ(taken.order.size(), 1u);
+  hooks.backward(weight.sum(), taken.taker());
+  EXPECT_EQ(taken.request.size(), 1u);
 }
 
 TEST(GradientHooks, HandsOutTheSumOfWhatWasAccumulated) {
   const torch::Tensor weight = leaf({1, 2});
   const torch::Tensor only_first = leaf({3});
   const torch::Tensor never = leaf({4});
-  GradientHooks tap({weight, only_first, never});
+  GradientHooks hooks({weight, only_first, never});
   for (int round = 0; round < 2; ++round) {  // nothing is left from the round before
-    tap.accumulate((weight * 3).sum() + only_first.sum());
-    tap.accumulate((weight * 4).sum());
+    hooks.accumulate((weight * 3).sum() + only_first.sum());
+    hooks.accumulate((weight * 4).sum());
     Taken taken;
-    tap.backward((weight * 5).sum(), taken.taker());
+    hooks.backward((weight * 5).sum(), taken.taker());
     EXPECT_TRUE(torch::equal(taken.gradients[0], torch::full({2}, 12.0f)));
     EXPECT_TRUE(torch::equal(taken.gradients[1], torch::ones({1})));
     EXPECT_FALSE(taken.gradients[2].defined());
-    EXPECT_EQ(taken.order.size(), 3u);
+    EXPECT_EQ(taken.request.size(), 3u);
     for (const torch::Tensor& parameter : {weight, only_first, never}) EXPECT_FALSE(parameter.grad().defined());
   }
 }
 
 TEST(GradientHooks, LeavesBackwardPassesOfOthersAlone) {
   const torch::Tensor weight = leaf({1});
-  GradientHooks tap({weight});
+  GradientHooks hooks({weight});
   weight.sum().backward();
   EXPECT_TRUE(weight.grad().defined());
 }
@@ -126,7 +126,7 @@ TEST(GradientHooks, ItsHooksDoNotOutliveIt) {
   Taken taken;
   { GradientHooks({weight}).backward(weight.sum(), taken.taker()); }
   weight.sum().backward();
-  EXPECT_EQ(taken.order.size(), 1u);
+  EXPECT_EQ(taken.request.size(), 1u);
   EXPECT_TRUE(weight.grad().defined());
 }
 

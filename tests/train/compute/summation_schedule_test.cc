@@ -37,11 +37,11 @@ std::string carry_out(const std::vector<SumStep>& moves) {
   return buffers[0];
 }
 
-TEST(LaneProgram, OneLaneIsComputedStraightIntoTheBufferThatIsSent) {
+TEST(SummationSchedule, OneLaneIsComputedStraightIntoTheBufferThatIsSent) {
   EXPECT_EQ(summation_schedule(1), (std::vector<SumStep>{{Kind::kCompute, 0, 0}}));
 }
 
-TEST(LaneProgram, FourLanesAreTwoPairs) {
+TEST(SummationSchedule, FourLanesAreTwoPairs) {
   EXPECT_EQ(summation_schedule(4), (std::vector<SumStep>{{Kind::kCompute, 0, 0},
                                                          {Kind::kCompute, 1, 1},
                                                          {Kind::kAdd, 0, 1},
@@ -51,11 +51,11 @@ TEST(LaneProgram, FourLanesAreTwoPairs) {
                                                          {Kind::kAdd, 0, 1}}));
 }
 
-TEST(LaneProgram, SumsAlongTheTreeWhateverTheNumber) {
+TEST(SummationSchedule, SumsAlongTheTreeWhateverTheNumber) {
   for (Lane lanes = 1; lanes <= 40; ++lanes) EXPECT_EQ(carry_out(summation_schedule(lanes)), tree(0, lanes));
 }
 
-TEST(LaneProgram, NeedsNoMoreBuffersThanTheTreeIsDeep) {
+TEST(SummationSchedule, NeedsNoMoreBuffersThanTheTreeIsDeep) {
   for (Lane lanes = 1; lanes <= 40; ++lanes) {
     std::size_t highest = 0;
     for (const SumStep& move : summation_schedule(lanes)) highest = std::max(highest, move.level);

@@ -83,9 +83,9 @@ TEST(AllReduce, ABucketForEachParameterIsTheSameAsOneForAll) {
           for (float& value : strategy.gradient(parameter)) value = static_cast<float>(step + parameter + job.rank());
           strategy.add(parameter);
         }
-        const StepResult commit = strategy.finish();
-        EXPECT_EQ(commit.version, step + 1);
-        EXPECT_FALSE(commit.stop);
+        const StepResult done = strategy.finish();
+        EXPECT_EQ(done.version, step + 1);
+        EXPECT_FALSE(done.stop);
       }
       strategy.leave();
       job.session().membership().leave();

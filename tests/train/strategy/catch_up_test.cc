@@ -1,4 +1,4 @@
-// Guests follow the state of a job.
+// Learners follow the state of a job.
 #include <future>
 
 #include <gtest/gtest.h>
@@ -52,7 +52,7 @@ class CatchUpTest : public ::testing::Test {
     values.sub_(gradient * input.lr * input.gradient_scale);
   }
 
-  /// What a guest is told next.
+  /// What a learner is told next.
   static CatchUpHeader::Kind next(net::RawStream& learner) {
     CatchUpHeader header;
     learner.recv_all(std::as_writable_bytes(std::span(&header, 1)), Deadline::in(10s));
@@ -61,7 +61,7 @@ class CatchUpTest : public ::testing::Test {
     return header.kind;
   }
 
-  /// How many steps a guest is told of until the end.
+  /// How many steps a learner is told of until the end.
   static int changes_told(net::RawStream& learner) {
     int changes = 0;
     for (CatchUpHeader::Kind kind = next(learner); kind != CatchUpHeader::Kind::kEnd; kind = next(learner)) {
@@ -83,7 +83,7 @@ class CatchUpTest : public ::testing::Test {
     if (feeds_.any()) feeds_.add(change, {{reinterpret_cast<const std::byte*>(sums.data_ptr()), sums.nbytes()}});
   }
 
-  /// Waits until the one guest that is on its way is there.
+  /// Waits until the one learner that is on its way is there.
   void accept(CatchUpServer& feeds) {
     const auto state = [&] {
       return std::vector<NamedParameter>{{"values", values_}, {"rest", rest_}, {"count", count_}};
@@ -102,7 +102,7 @@ class CatchUpTest : public ::testing::Test {
   CatchUpServer feeds_;
 };
 
-TEST_F(CatchUpTest, AGuestHasWhatTheOthersHave) {
+TEST_F(CatchUpTest, ALearnerHasWhatTheOthersHave) {
   Copy copy;
   catch_up(copy, come());
   accept();
@@ -204,7 +204,7 @@ TEST_F(CatchUpTest, OneThatCannotKeepUpIsGivenUp) {
   EXPECT_LE(changes_told(learner), 1);  // which was on its way; the end comes though nobody has asked for it
 }
 
-TEST_F(CatchUpTest, AGuestMayGoAtAnyTime) {
+TEST_F(CatchUpTest, ALearnerMayGoAtAnyTime) {
   { const net::RawStream learner = come(); }
   accept();
   for (const Deadline deadline = Deadline::in(10s); feeds_.any() && !deadline.passed();) step();

@@ -179,9 +179,9 @@ TEST(LocalSgd, WorkersStopTogetherWhenTheyMeet) {
   run_toys(3, {.choice = {.steps = 4}}, [](LocalSgd& strategy, Toy&, Rank rank) {
     std::vector<Step> stopped;
     for (Step step = 1; step <= 8; ++step) {
-      const StepResult commit = take_step(strategy, 1, 0.1, /*stop=*/rank == 1 && step == 2);
-      EXPECT_EQ(commit.version, step);
-      if (commit.stop) stopped.push_back(step);
+      const StepResult done = take_step(strategy, 1, 0.1, /*stop=*/rank == 1 && step == 2);
+      EXPECT_EQ(done.version, step);
+      if (done.stop) stopped.push_back(step);
     }
     EXPECT_EQ(stopped, (std::vector<Step>{4, 8}));
   });
