@@ -248,11 +248,16 @@ double World::average(double value, double weight, const std::string& name) {
 
 Rank World::join() {
   // Each line is served by a thread of its own: nobody knows on which of them the others will speak next.
-  std::vector<std::exception_ptr> problems(channels_.size());
+  std::vector<Channel*> channels;
+  {
+    const MutexLock lock(mutex_);
+    channels = channels_;
+  }
+  std::vector<std::exception_ptr> problems(channels.size());
   {
     std::vector<std::jthread> servants;
-    for (std::size_t i = 0; i < channels_.size(); ++i) {
-      servants.emplace_back([channel = channels_[i], &problem = problems[i]] {
+    for (std::size_t i = 0; i < channels.size(); ++i) {
+      servants.emplace_back([channel = channels[i], &problem = problems[i]] {
         try {
           channel->negotiation().join();
         } catch (...) {
@@ -265,7 +270,7 @@ Rank World::join() {
       servants.clear();
       if (std::ranges::all_of(problems, [](const auto& problem) { return problem == nullptr; })) return last;
     } catch (const std::exception& problem) {
-      for (Channel* channel : channels_)
+      for (Channel* channel : channels)
         channel->ranks().abort(problem.what());  // else their servants might wait for long
       throw;
     }
