@@ -277,12 +277,17 @@ double World::average(double value, double weight, const std::string& name) {
 }
 
 Rank World::join() {
-  // Each line is served by a thread of its own: nobody knows on which of them the others will speak next.
-  std::vector<std::exception_ptr> problems(impl_->channels.size());
+  // Each channel is served by a thread of its own: nobody knows on which of them the others will speak next.
+  std::vector<Channel*> channels;
+  {
+    const MutexLock lock(impl_->mutex);
+    channels = impl_->channels;
+  }
+  std::vector<std::exception_ptr> problems(channels.size());
   {
     std::vector<std::jthread> servants;
-    for (std::size_t i = 0; i < impl_->channels.size(); ++i) {
-      servants.emplace_back([channel = impl_->channels[i], &problem = problems[i]] {
+    for (std::size_t i = 0; i < channels.size(); ++i) {
+      servants.emplace_back([channel = channels[i], &problem = problems[i]] {
         try {
           channel->negotiation().join();
         } catch (...) {
@@ -295,7 +300,7 @@ Rank World::join() {
       servants.clear();
       if (std::ranges::all_of(problems, [](const auto& problem) { return problem == nullptr; })) return last;
     } catch (const std::exception& problem) {
-      for (Channel* channel : impl_->channels)
+      for (Channel* channel : channels)
         channel->ranks().abort(problem.what());  // else their servants might wait for long
       throw;
     }

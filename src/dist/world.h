@@ -34,10 +34,10 @@ struct World::Impl {
   Rank local_rank = 0;
   std::uint32_t local_size = 1;
   std::uint32_t channels_opened = 0;
-  Step steps = 0;                                     // of the optimizer that has made the most
-  Mutex mutex;                                        // for the job's failure, which comes from another thread
-  std::vector<Channel*> channels;                     // changed with mutex, by the thread that owns the world
-  std::vector<std::shared_ptr<FusedReduce>> reduces;  // perhaps with nobody who waits for them
+  Step steps = 0;  // of the optimizer that has made the most
+  Mutex mutex;
+  std::vector<Channel*> channels TRIREME_GUARDED_BY(mutex);  // the job's failure comes from its thread
+  std::vector<std::shared_ptr<FusedReduce>> reduces;         // perhaps with nobody who waits for them
 };
 
 /// A group of its own over all ranks of a world, for whatever sends when it wants to: what goes over it is ordered by

@@ -1,5 +1,8 @@
+#include <unistd.h>
+
 #include <future>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,12 +12,14 @@
 namespace trireme::collective {
 namespace {
 
-/// Ports that were free a moment ago.
+/// Addresses of this process alone: nobody else listens on its own part of the loopback network, so ports that were
+/// free a moment ago still are.
 std::vector<std::string> free_addresses(std::size_t count) {
+  const std::string host = fmt::format("127.{}.{}.1", 100 + ::getpid() / 250 % 100, 1 + ::getpid() % 250);
   std::vector<std::unique_ptr<Endpoint>> holders;
   std::vector<std::string> addresses;
   for (std::size_t i = 0; i < count; ++i) {
-    holders.push_back(std::make_unique<Endpoint>(EndpointOptions{.secret = "s"}));
+    holders.push_back(std::make_unique<Endpoint>(EndpointOptions{.host = host, .secret = "s"}));
     addresses.push_back(holders.back()->address().text());
   }
   return addresses;

@@ -1,7 +1,8 @@
 // A CSV file, plain or gzip, read with several options.
 #include <cmath>
 
-#include "data/csv.h"
+#include "trireme/dataset.h"
+
 #include "tests/fuzz/fuzz.h"
 
 namespace trireme::data {

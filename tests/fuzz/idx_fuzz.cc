@@ -1,5 +1,6 @@
 // Two IDX files, plain or gzip: two bytes tell how long the labels are, then the labels, then the images.
-#include "data/idx.h"
+#include "trireme/dataset.h"
+
 #include "tests/fuzz/fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -35,7 +35,7 @@ std::vector<torch::Tensor> train_plainly(torch::optim::Optimizer& optimizer, mod
   for (Step step = 0; step < kSteps; ++step) {
     optimizer.zero_grad();
     for (Lane lane = 0; lane < lanes; ++lane) {
-      train.read(request.indices(step, lane), batch);
+      train.read(order.indices(step, lane), batch);
       const auto count = static_cast<std::int64_t>(batch.size());
       const auto images = torch::from_blob(batch.features.data(), {count, 1, 28, 28});
       const auto labels = torch::from_blob(batch.labels.data(), {count}, torch::kInt64);

@@ -179,7 +179,7 @@ TEST(Trainer, StopsAtALossThatIsNotFinite) {
   content.features.assign(2 * 100, 1.0f);
   content.labels.assign(100, 1);
   const data::Sampler order({.samples = 100, .batch = 20, .lanes = 4, .seed = 1});
-  content.features[2 * request.indices(3, 2).front()] = std::numeric_limits<float>::quiet_NaN();
+  content.features[2 * order.indices(3, 2).front()] = std::numeric_limits<float>::quiet_NaN();
   AloneJob job;
   EXPECT_FAILS(Trainer(*job, make_linear(), {.batch = 20, .lanes = 4})
                    .fit(std::make_shared<data::MemoryDataset>(std::move(content))),

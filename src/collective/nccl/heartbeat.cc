@@ -14,9 +14,9 @@ Heartbeat::~Heartbeat() {
   ranks_->abort("the NCCL engine is gone");
 }
 
-std::optional<Heartbeat::Failure> Heartbeat::loss() const {
+std::optional<Heartbeat::Failure> Heartbeat::failure() const {
   const MutexLock lock(mutex_);
-  return loss_;
+  return failure_;
 }
 
 void Heartbeat::beat(const std::stop_token& stop) {
@@ -28,7 +28,7 @@ void Heartbeat::beat(const std::stop_token& stop) {
     }
   } catch (const Error& problem) {
     const MutexLock lock(mutex_);
-    loss_ = Failure{problem.what(), Deadline::Clock::now()};
+    failure_ = Failure{problem.what(), Deadline::Clock::now()};
   }
 }
 

@@ -22,14 +22,14 @@ class Heartbeat {
     std::string reason;
     Deadline::Clock::time_point since;
   };
-  std::optional<Failure> loss() const;
+  std::optional<Failure> failure() const;
 
  private:
   void beat(const std::stop_token& stop);
 
   std::unique_ptr<Communicator> ranks_;
   mutable Mutex mutex_;
-  std::optional<Failure> loss_ TRIREME_GUARDED_BY(mutex_);
+  std::optional<Failure> failure_ TRIREME_GUARDED_BY(mutex_);
   std::jthread thread_;
 };
 

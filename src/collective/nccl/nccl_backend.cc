@@ -201,7 +201,7 @@ class NcclBackend final : public Backend {
     messages_->advance();
     // Who is done may leave while we are still at it: a kernel gets the time to end by itself.
     const auto failure = heartbeat_->failure();
-    if (loss && Deadline::Clock::now() - loss->since > kGrace) fail<PeerLost>("{}", loss->reason);
+    if (failure && Deadline::Clock::now() - failure->since > kGrace) fail<PeerLost>("{}", failure->reason);
   }
 
   /// Waits until `done`, while messages move on.

@@ -12,14 +12,14 @@ torch::Tensor leaf(std::initializer_list<float> values) {
   return torch::tensor(std::vector<float>(values), torch::requires_grad());
 }
 
-/// What a hooks handed out, in that request.
+/// What a hooks handed out, in that order.
 struct Taken {
   std::vector<std::size_t> order;
   std::map<std::size_t, torch::Tensor> gradients;
 
   GradientHooks::OnGradient taker() {
     return [this](std::size_t index, const torch::Tensor& gradient) {
-      request.push_back(index);
+      order.push_back(index);
       gradients[index] = gradient.defined() ? gradient.clone() : gradient;
     };
   }
@@ -35,7 +35,7 @@ TEST(GradientHooks, HandsOutTheLastLayersFirst) {
   Taken taken;
   hooks.backward(loss, taken.taker());
 
-  ASSERT_EQ(taken.request.size(), 4u);
+  ASSERT_EQ(taken.order.size(), 4u);
   EXPECT_TRUE(std::min(taken.order[0], taken.order[1]) == 2 && std::max(taken.order[2], taken.order[3]) == 1)
       << "the second layer's gradients come before the first's";
   for (std::size_t i = 0; i < 4; ++i) EXPECT_TRUE(torch::equal(taken.gradients[i], expected[i])) << i;
@@ -93,7 +93,7 @@ TEST(GradientHooks, WhatTheReceiverThrowsComesOutAndTheTapStaysUsable) {
       PeerLost, "server 1 is gone");
   Taken taken;
   hooks.backward(weight.sum(), taken.taker());
-  EXPECT_EQ(taken.request.size(), 1u);
+  EXPECT_EQ(taken.order.size(), 1u);
 }
 
 TEST(GradientHooks, HandsOutTheSumOfWhatWasAccumulated) {
@@ -109,7 +109,7 @@ TEST(GradientHooks, HandsOutTheSumOfWhatWasAccumulated) {
     EXPECT_TRUE(torch::equal(taken.gradients[0], torch::full({2}, 12.0f)));
     EXPECT_TRUE(torch::equal(taken.gradients[1], torch::ones({1})));
     EXPECT_FALSE(taken.gradients[2].defined());
-    EXPECT_EQ(taken.request.size(), 3u);
+    EXPECT_EQ(taken.order.size(), 3u);
     for (const torch::Tensor& parameter : {weight, only_first, never}) EXPECT_FALSE(parameter.grad().defined());
   }
 }
@@ -126,7 +126,7 @@ TEST(GradientHooks, ItsHooksDoNotOutliveIt) {
   Taken taken;
   { GradientHooks({weight}).backward(weight.sum(), taken.taker()); }
   weight.sum().backward();
-  EXPECT_EQ(taken.request.size(), 1u);
+  EXPECT_EQ(taken.order.size(), 1u);
   EXPECT_TRUE(weight.grad().defined());
 }
 
