@@ -31,7 +31,6 @@ std::shared_ptr<Channel> make_channel(AuthenticatedStream proven, const Connecti
 }  // namespace
 
 std::shared_ptr<Connection> Connection::open(EventLoop& loop, const Address& address, ConnectionOptions options) {
-  std::shared_ptr<Connection> connection(new Connection(options));
   AuthenticatedStream proven = connect(loop, address,
                                        {.secret = options.secret,
                                         .transport = options.transport,
@@ -39,7 +38,14 @@ std::shared_ptr<Connection> Connection::open(EventLoop& loop, const Address& add
                                         .deadline = options.deadline,
                                         .bits_per_second = options.bits_per_second,
                                         .await_listener = options.await_listener});
-  connection->channel_ = make_channel(std::move(proven), options, loop, connection);
+  return over([&](const std::shared_ptr<FrameReceiver>& receiver) {
+    return make_channel(std::move(proven), options, loop, receiver);
+  });
+}
+
+std::shared_ptr<Connection> Connection::over(const MakeChannel& make) {
+  std::shared_ptr<Connection> connection(new Connection());
+  connection->channel_ = make(connection);
   connection->channel_->start();
   return connection;
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -46,6 +47,10 @@ class Connection : public FrameReceiver, public std::enable_shared_from_this<Con
   /// Retries until the deadline while nobody listens there yet. Throws Unauthenticated, PeerLost, Timeout.
   static std::shared_ptr<Connection> open(EventLoop& loop, const Address& address, ConnectionOptions options);
 
+  /// A connection over a channel that is there already: `make` returns it, for the receiver that it is given.
+  using MakeChannel = std::function<std::shared_ptr<Channel>(const std::shared_ptr<FrameReceiver>& receiver)>;
+  static std::shared_ptr<Connection> over(const MakeChannel& make);
+
   ~Connection() override;
 
   struct Request {
@@ -86,12 +91,11 @@ class Connection : public FrameReceiver, public std::enable_shared_from_this<Con
   void on_close(const std::string& reason) override;
 
  private:
-  explicit Connection(ConnectionOptions options) : options_(std::move(options)) {}
+  Connection() = default;
 
   std::shared_ptr<PendingReply> find(std::uint64_t request);
   void check_size(const PendingReply& pending, const FrameHeader& header) const;
 
-  ConnectionOptions options_;
   std::shared_ptr<Channel> channel_;
   std::atomic<bool> closed_{false};
   Mutex mutex_;

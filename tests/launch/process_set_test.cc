@@ -1,0 +1,193 @@
+#include "launch/process_set.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/launch/testing.h"
+
+namespace trireme::launch {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr pid_t kNobody = 1 << 30;  // larger than any process id: a signal to it reaches nobody
+
+/// Workers that are only counted; time is a number.
+struct ProcessSetTest : ::testing::Test {
+  ProcessSet make(std::uint32_t wanted, RestartOptions restarts = {}) {
+    return {"worker", wanted, restarts, [this](std::uint32_t slot) {
+              started.push_back(slot);
+              return kNobody;
+            }};
+  }
+  ProcessSet::Time at(std::chrono::milliseconds time) const { return ProcessSet::Time() + 1h + time; }
+
+  std::vector<std::uint32_t> started;
+};
+
+TEST_F(ProcessSetTest, StartsEverySlotOnce) {
+  ProcessSet set = make(3);
+  EXPECT_TRUE(set.gone());
+  set.start_all(at(0ms));
+  EXPECT_THAT(started, ElementsAre(0, 1, 2));
+  EXPECT_TRUE(set.running());
+  EXPECT_FALSE(set.gone());
+  EXPECT_FALSE(set.restarted(0));
+}
+
+TEST_F(ProcessSetTest, KnowsItsProcessesByRoleAndSlot) {
+  const ProcessSet set = make(1);
+  EXPECT_TRUE(set.has("worker 3"));
+  EXPECT_FALSE(set.has("server 3"));
+  EXPECT_FALSE(set.has("workers 3"));
+  EXPECT_EQ(ProcessSet::slot_of("worker 12"), 12);
+}
+
+TEST_F(ProcessSetTest, StartsAProcessThatEndedBadlyAgainWhenItsTimeHasCome) {
+  ProcessSet set = make(2, {.limit = 3, .first_pause = 100ms});
+  set.start_all(at(0ms));
+  started.clear();
+  EXPECT_FALSE(set.note_end(1, at(10ms)));
+  const RestartDecision decision = set.restart(1, at(10ms));
+  EXPECT_TRUE(decision.again);
+  EXPECT_EQ(decision.at, at(110ms));
+  set.start_due(at(109ms));
+  EXPECT_THAT(started, IsEmpty());
+  set.start_due(at(110ms));
+  EXPECT_THAT(started, ElementsAre(1));
+  EXPECT_TRUE(set.restarted(1));
+  EXPECT_FALSE(set.restarted(0));
+  set.start_due(at(1h));
+  EXPECT_THAT(started, ElementsAre(1));
+}
+
+TEST_F(ProcessSetTest, WithoutRestartsAnEndIsTheLast) {
+  ProcessSet set = make(1, {.limit = 0});
+  set.start_all(at(0ms));
+  EXPECT_FALSE(set.note_end(0, at(1ms)));
+  EXPECT_FALSE(set.restart(0, at(1ms)).again);
+  EXPECT_TRUE(set.gone());
+}
+
+TEST_F(ProcessSetTest, IsNotGoneWhileARestartIsDue) {
+  ProcessSet set = make(1, {.first_pause = 1s});
+  set.start_all(at(0ms));
+  set.note_end(0, at(1ms));
+  set.restart(0, at(1ms));
+  EXPECT_FALSE(set.running());
+  EXPECT_FALSE(set.gone());
+}
+
+TEST_F(ProcessSetTest, GrowingStartsTheSlotsThatAreMissing) {
+  ProcessSet set = make(1);
+  set.start_all(at(0ms));
+  set.resize(3, /*to_be_told=*/true, at(1ms));
+  EXPECT_THAT(started, ElementsAre(0, 1, 2));
+  EXPECT_EQ(set.wanted(), 3);
+}
+
+TEST_F(ProcessSetTest, GrowingDoesNotStartASlotWhoseRestartIsDue) {
+  ProcessSet set = make(1, {.first_pause = 1s});
+  set.start_all(at(0ms));
+  set.note_end(0, at(1ms));
+  set.restart(0, at(1ms));
+  set.resize(2, /*to_be_told=*/true, at(2ms));
+  EXPECT_THAT(started, ElementsAre(0, 1));
+  set.start_due(at(2s));
+  EXPECT_THAT(started, ElementsAre(0, 1, 0));
+}
+
+TEST_F(ProcessSetTest, EndOfAProcessThatWasReleasedIsExpected) {
+  ProcessSet set = make(2);
+  set.start_all(at(0ms));
+  set.resize(1, /*to_be_told=*/true, at(1ms));
+  EXPECT_TRUE(set.note_end(1, at(2ms)));
+  set.start_due(at(1h));
+  EXPECT_THAT(started, ElementsAre(0, 1));
+  EXPECT_TRUE(set.running());
+}
+
+TEST_F(ProcessSetTest, ReleasedProcessThatIsNeededAgainIsReplaced) {
+  ProcessSet set = make(2);
+  set.start_all(at(0ms));
+  set.resize(1, /*to_be_told=*/true, at(1ms));
+  set.resize(2, /*to_be_told=*/true, at(2ms));
+  EXPECT_THAT(started, ElementsAre(0, 1));  // it still runs
+  EXPECT_TRUE(set.note_end(1, at(3ms)));
+  set.start_due(at(3ms));
+  EXPECT_THAT(started, ElementsAre(0, 1, 1));
+}
+
+TEST_F(ProcessSetTest, RestartOfASlotThatIsNoLongerWantedIsLeftOut) {
+  ProcessSet set = make(2, {.first_pause = 1s});
+  set.start_all(at(0ms));
+  set.note_end(1, at(1ms));
+  set.restart(1, at(1ms));
+  set.resize(1, /*to_be_told=*/true, at(2ms));
+  set.start_due(at(2s));
+  EXPECT_THAT(started, ElementsAre(0, 1));
+}
+
+TEST_F(ProcessSetTest, ProcessThatFailsTooOftenIsAvoided) {
+  ProcessSet set = make(1, {.limit = 1, .avoid_for = 60s});
+  set.start_all(at(0ms));
+  set.note_end(0, at(1ms));
+  EXPECT_FALSE(set.restart(0, at(1ms)).avoided);
+  set.start_due(at(1ms));
+  set.note_end(0, at(2ms));
+  const RestartDecision decision = set.restart(0, at(2ms));
+  EXPECT_TRUE(decision.avoided);
+  EXPECT_EQ(decision.at, at(2ms) + 60s);
+}
+
+/// A process that waits for a signal.
+pid_t start_idle() {
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    ::alarm(60);
+    for (;;) ::pause();
+  }
+  return pid;
+}
+
+int signal_that_ended(pid_t pid) {
+  int status = 0;
+  ::waitpid(pid, &status, 0);
+  return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+}
+
+TEST(ProcessSet, ShrinkingSendsSigtermToTheSurplusOnly) {
+  std::vector<pid_t> pids;
+  ProcessSet set("worker", 3, {}, [&](std::uint32_t) { return pids.emplace_back(start_idle()); });
+  set.start_all({});
+  set.resize(1, /*to_be_told=*/true, {});
+  EXPECT_EQ(signal_that_ended(pids[1]), SIGTERM);
+  EXPECT_EQ(signal_that_ended(pids[2]), SIGTERM);
+  EXPECT_EQ(::waitpid(pids[0], nullptr, WNOHANG), 0);
+  ::kill(pids[0], SIGKILL);
+  EXPECT_EQ(signal_that_ended(pids[0]), SIGKILL);
+  EXPECT_TRUE(set.note_end(1, {}));
+  EXPECT_TRUE(set.note_end(2, {}));
+  EXPECT_FALSE(set.note_end(0, {}));  // nobody had told it to end
+}
+
+TEST(ProcessSet, ShrinkingSendsNoSignalToProcessesThatKnowByThemselves) {
+  std::vector<pid_t> pids;
+  ProcessSet set("server", 2, {}, [&](std::uint32_t) { return pids.emplace_back(start_idle()); });
+  set.start_all({});
+  set.resize(1, /*to_be_told=*/false, {});
+  for (const pid_t pid : pids) {
+    EXPECT_EQ(::waitpid(pid, nullptr, WNOHANG), 0);
+    ::kill(pid, SIGKILL);
+    EXPECT_EQ(signal_that_ended(pid), SIGKILL);
+  }
+}
+
+}  // namespace
+}  // namespace trireme::launch
