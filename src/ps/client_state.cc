@@ -88,7 +88,7 @@ TablesState Client::fetch() {
     net::Connection::Request message{
         .kind = kFetch, .view = options_.view.view, .body = net::encode_message(FetchRequest{index})};
     message.sinks.push_back(range(table.parameters));
-    for (std::vector<float>& state : table.state) message.sinks.push_back(range(state));
+    for (std::vector<float>& each : table.state) message.sinks.push_back(range(each));
     return message;
   };
   Network network(*this);
@@ -172,7 +172,7 @@ void Client::restore(const TablesState& state) {
       message.payload.push_back(std::as_bytes(std::span(values).subspan(place.begin, place.count)));
     };
     add(table.parameters);
-    for (const std::vector<float>& state : table.state) add(state);
+    for (const std::vector<float>& each : table.state) add(each);
     return message;
   };
   Network network(*this);
