@@ -18,6 +18,7 @@
 #include "chaos/connections.h"
 #include "chaos/job_processes.h"
 #include "launch/supervisor.h"
+#include "tests/support/eventually.h"
 
 namespace trireme::chaos {
 namespace {
@@ -62,13 +63,12 @@ TEST_F(FaultInjectorTest, AStoppedProcessGoesOn) {
   FaultInjector injector({.stop_for = 50ms});
   injector.inject(FaultKind::kStop, victim_);
   EXPECT_TRUE(injector.busy());
-  for (const Deadline deadline = Deadline::in(10s); state_of(victim_) != 'T' && !deadline.passed();) ::usleep(1000);
-  EXPECT_EQ(state_of(victim_), 'T');
-  for (const Deadline deadline = Deadline::in(10s); injector.busy() && !deadline.passed(); ::usleep(1000)) {
+  EXPECT_TRUE(eventually([&] { return state_of(victim_) == 'T'; }));
+  EXPECT_TRUE(eventually([&] {
     injector.tick();
-  }
-  for (const Deadline deadline = Deadline::in(10s); state_of(victim_) == 'T' && !deadline.passed();) ::usleep(1000);
-  EXPECT_NE(state_of(victim_), 'T');
+    return !injector.busy();
+  }));
+  EXPECT_TRUE(eventually([&] { return state_of(victim_) != 'T'; }));
 }
 
 TEST_F(FaultInjectorTest, NobodyStaysStopped) {
@@ -76,8 +76,7 @@ TEST_F(FaultInjectorTest, NobodyStaysStopped) {
     FaultInjector injector({.stop_for = 1h});
     injector.inject(FaultKind::kSlow, victim_);
   }
-  for (const Deadline deadline = Deadline::in(10s); state_of(victim_) == 'T' && !deadline.passed();) ::usleep(1000);
-  EXPECT_NE(state_of(victim_), 'T');
+  EXPECT_TRUE(eventually([&] { return state_of(victim_) != 'T'; }));
 }
 
 TEST_F(FaultInjectorTest, AKilledProcessDies) {

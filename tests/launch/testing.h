@@ -14,6 +14,7 @@
 #include "trireme/deadline.h"
 
 #include "launch/process.h"
+#include "tests/support/eventually.h"
 
 namespace trireme::launch {
 
@@ -37,17 +38,6 @@ class TempFolder {
  private:
   std::filesystem::path path_;
 };
-
-/// Waits until `condition()` holds; false if it did not within `time`.
-template <typename Condition>
-bool eventually(Condition condition, std::chrono::milliseconds time = 10s) {
-  const Deadline deadline = Deadline::in(time);
-  while (!condition()) {
-    if (deadline.passed()) return false;
-    std::this_thread::sleep_for(1ms);
-  }
-  return true;
-}
 
 inline std::string content_of(const std::filesystem::path& path) {
   std::ostringstream text;

@@ -1,7 +1,6 @@
 // The master's knowledge of its job, asked directly: without service, threads or members that are more than words.
-#include "master/job_state.h"
-
 #include "base/error.h"
+#include "master/job_state.h"
 #include "tests/master/recording_session.h"
 #include "tests/support/expect_fails.h"
 
@@ -20,8 +19,8 @@ struct JobDecisionsTest : ::testing::Test {
       if (store_fails) throw IoError("the disk is full");
       saved = text;
     };
-    state =
-        std::make_unique<JobState>(MasterOptions{.service = {}, .shape = shape, .hang_after = 1h, .log_entry = log}, now);
+    state = std::make_unique<JobState>(MasterOptions{.service = {}, .shape = shape, .hang_after = 1h, .log_entry = log},
+                                       now);
     return *state;
   }
 

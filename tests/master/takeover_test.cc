@@ -1,18 +1,19 @@
 // A master takes over from one that died; a member finds it by itself.
 #include <atomic>
 #include <mutex>
-#include <thread>
 
 #include <gtest/gtest.h>
 
 #include "cluster/membership.h"
 #include "master/master.h"
+#include "tests/support/eventually.h"
 
 namespace trireme::master {
 namespace {
 
 const std::string kSecret = "the secret of these tests";
 constexpr auto kAnswerWithin = 200ms;
+constexpr auto kAsksEvery = 20ms;  // at least: how often a member without a master looks for one
 
 /// A job of one worker, which is told nothing but where to ask for the master.
 class Takeover : public ::testing::Test {
@@ -39,6 +40,7 @@ class Takeover : public ::testing::Test {
     return {.find_master =
                 [this] {
                   const std::lock_guard lock(mutex_);
+                  if (!address_) ++asked_in_vain_;
                   return address_;
                 },
             .secret = kSecret,
@@ -48,12 +50,7 @@ class Takeover : public ::testing::Test {
 
   /// Waits until the master has heard that its worker is at step `clock`.
   bool hears(Step clock) const {
-    const Deadline deadline = Deadline::in(10s);
-    while (!deadline.passed()) {
-      if (master_->status().clocks == std::vector<Step>{clock}) return true;
-      std::this_thread::sleep_for(1ms);
-    }
-    return false;
+    return eventually([&] { return master_->status().clocks == std::vector<Step>{clock}; });
   }
 
   std::string saved_;  // by whichever master lives
@@ -62,6 +59,7 @@ class Takeover : public ::testing::Test {
   std::unique_ptr<Master> master_;
   net::EventLoop loop_{"members"};
   std::atomic<int> regroups_ = 0;
+  std::atomic<int> asked_in_vain_ = 0;  // for the address of a master
 };
 
 TEST_F(Takeover, MayTakeLongerThanAnAnswer) {
@@ -72,7 +70,7 @@ TEST_F(Takeover, MayTakeLongerThanAnAnswer) {
   member.report({.clock = 1});
   ASSERT_TRUE(hears(1));
   end_master();
-  std::this_thread::sleep_for(2 * kAnswerWithin);
+  ASSERT_TRUE(eventually([&] { return asked_in_vain_.load() > kAnswerWithin / kAsksEvery * 2; }));
   start_master();
   member.report({.clock = 2});
   EXPECT_TRUE(hears(2)) << "it is still a member";

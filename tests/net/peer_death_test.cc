@@ -2,6 +2,7 @@
 #include <thread>
 
 #include "tests/net/testing.h"
+#include "tests/support/eventually.h"
 #include "tests/support/expect_fails.h"
 
 namespace trireme::net {
@@ -22,9 +23,7 @@ TEST_P(PeerDeathTest, KilledIsSeenAtOnceByWhoWaits) {
   EXPECT_EQ(ask(*connection, "hello"), "hello");
   const auto pending = connection->send({.kind = kSilence, .body = encode_message(Text{})});
   child.signal(SIGKILL);
-  const auto began = Deadline::Clock::now();
-  EXPECT_FAILS(connection->wait(pending, Deadline::in(30s), "a question"), PeerLost, "the echo", "a question");
-  EXPECT_LT(Deadline::Clock::now() - began, 1s);
+  EXPECT_FAILS(connection->wait(pending, Deadline::in(1s), "a question"), PeerLost, "the echo", "a question");
   EXPECT_FAILS(ask(*connection, "more"), PeerLost, "the echo");
 }
 
@@ -48,9 +47,9 @@ TEST_P(PeerDeathTest, KilledUnderLoad) {
 TEST_P(PeerDeathTest, StoppedIsATimeoutAtTheDeadline) {
   EXPECT_EQ(ask(*connection, "hello"), "hello");
   child.stop();
-  const auto began = Deadline::Clock::now();
-  EXPECT_FAILS(ask(*connection, "are you there", 300ms), Timeout, "the echo", "an echo", "stopped or overloaded");
-  EXPECT_LT(Deadline::Clock::now() - began, 1s);
+  expect_ends_within(3s, [&] {
+    EXPECT_FAILS(ask(*connection, "are you there", 300ms), Timeout, "the echo", "an echo", "stopped or overloaded");
+  });
   EXPECT_FAILS(Connection::open(loop, child.address(), connect_options(GetParam(), 300ms)), Timeout, "the echo");
 }
 

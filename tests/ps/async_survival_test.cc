@@ -5,6 +5,7 @@
 
 #include "master/lease_table.h"
 #include "tests/ps/survival.h"
+#include "tests/support/eventually.h"
 
 namespace trireme::ps {
 namespace {
@@ -127,9 +128,7 @@ TEST_P(SurvivalTest, AsynchronousUnitsCountOnceWhoeverDies) {
     std::thread a([&] { work_async(cluster, leases, 1, consistency, GetParam()); });
     std::thread b([&] { work_async(cluster, leases, 2, consistency, GetParam(), /*dies_after=*/10); });
     std::thread c([&] { work_async(cluster, leases, 3, consistency, GetParam()); });
-    for (const Deadline patience = Deadline::in(kPatience); leases.finished() < 60 && !patience.passed();) {
-      std::this_thread::sleep_for(1ms);
-    }
+    EXPECT_TRUE(eventually([&] { return leases.finished() >= 60; }, kPatience));
     cluster.remove_server(first.servers[0].id);
     one.reset();
     a.join();
@@ -151,10 +150,7 @@ TEST_P(SurvivalTest, ANewServerIsBuiltUnderLoadTakesItsShareAndThenAll) {
   std::thread a([&] { work_async(cluster, leases, 1, asp, GetParam()); });
   std::thread b([&] { work_async(cluster, leases, 2, asp, GetParam()); });
   const auto wait_for = [&](const std::string& what, const auto& condition) {
-    for (const Deadline patience = Deadline::in(kPatience); !condition();) {
-      ASSERT_FALSE(patience.passed()) << what;
-      std::this_thread::sleep_for(1ms);
-    }
+    ASSERT_TRUE(eventually(condition, kPatience)) << what;
   };
   const auto next_view = [&] {
     const View now = cluster.view().view;

@@ -89,8 +89,8 @@ class ReplicaServer final : public net::RequestHandler {
 struct ReplicaLinkTest : ::testing::Test {
   ReplicaLinkTest() {
     replica.has = {.chunks = {0}, .histories = {4711}};  // something else than the primary
-    service =
-        std::make_unique<net::Service>(net::ServiceOptions{.listener = {.name = "replica", .secret = kSecret}}, replica);
+    service = std::make_unique<net::Service>(net::ServiceOptions{.listener = {.name = "replica", .secret = kSecret}},
+                                             replica);
   }
   ~ReplicaLinkTest() override {
     replica.let_go();

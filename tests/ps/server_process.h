@@ -8,11 +8,11 @@
 #include <filesystem>
 #include <stdexcept>
 #include <string>
-#include <thread>
 
 #include "ps/replica_link.h"
 #include "ps/server.h"
 #include "tests/ps/survival.h"
+#include "tests/support/eventually.h"
 
 namespace trireme::ps {
 
@@ -22,10 +22,7 @@ inline void await_single_thread() {
   const auto threads = [] {
     return std::distance(std::filesystem::directory_iterator("/proc/self/task"), std::filesystem::directory_iterator());
   };
-  for (const Deadline patience = Deadline::in(5s); threads() > 1 && !patience.passed();) {
-    std::this_thread::sleep_for(1ms);
-  }
-  EXPECT_EQ(threads(), 1) << "somebody leaked a thread";
+  EXPECT_TRUE(eventually([&] { return threads() == 1; }, 5s)) << "somebody leaked a thread";
 #endif
 }
 

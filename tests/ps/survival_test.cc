@@ -6,6 +6,7 @@
 
 #include "ps/replica_link.h"
 #include "tests/ps/server_process.h"
+#include "tests/support/eventually.h"
 #include "tests/support/expect_fails.h"
 
 namespace trireme::ps {
@@ -70,10 +71,7 @@ TEST_P(CrashTest, AServerIsKilledAndNothingIsLostOrCountedTwice) {
     Cluster cluster(2, {doomed.address, survivor.address}, 2);
     bool died = false;
     cluster.before_view = [&](Cluster& c) {
-      for (const Deadline patience = Deadline::in(5s); !died && !patience.passed();) {
-        died = doomed.dead();
-        if (!died) std::this_thread::sleep_for(1ms);
-      }
+      if (!died) died = eventually([&] { return doomed.dead(); }, 5s);
       c.erase_server(3);  // workers are members 1 and 2
     };
     const auto transport = count == 4 ? net::Transport::kTcp : net::Transport::kShm;
@@ -109,18 +107,16 @@ TEST_P(SurvivalTest, ACopyBuiltUnderLoadEqualsItsOriginal) {
   constexpr Step kSteps = 100;
   std::thread a([&] { work(cluster, 1, GetParam(), kSteps); });
   std::thread b([&] { work(cluster, 2, GetParam(), kSteps); });
-  for (const Deadline patience = Deadline::in(kPatience); cluster.progress.load() < 3 && !patience.passed();) {
-    std::this_thread::sleep_for(1ms);
-  }
+  EXPECT_TRUE(eventually([&] { return cluster.progress.load() >= 3; }, kPatience));
   cluster.add_server(two.address());
   cluster.disturb();
   a.join();
   b.join();
-  for (const Deadline patience = Deadline::in(kPatience); !patience.passed();) {
+  const auto in_sync = [&] {
     cluster.report(original, one.status());
-    if (std::ranges::all_of(cluster.view().shards, [](const auto& place) { return place.in_sync; })) break;
-    std::this_thread::sleep_for(1ms);
-  }
+    return std::ranges::all_of(cluster.view().shards, [](const auto& place) { return place.in_sync; });
+  };
+  EXPECT_TRUE(eventually(in_sync, kPatience));
   cluster::ViewInfo view = cluster.view();
   ASSERT_GT(view.view, 1u) << "the steps were over before the copy was wanted";
   // The places as the servers know them: they were told before the copies were in sync.
@@ -168,9 +164,7 @@ TEST(Survival, ABackupThatIsSilentIsReportedAndNobodyWaitsForEver) {
   compute(client, {0, kLanes}, 0);
   std::uint32_t table = 0;
   client.push({&table, 1}, info_of({0, kLanes}, 0));
-  const auto began = Deadline::Clock::now();
-  EXPECT_FAILS(client.finish(), PeerLost, "replica", "did not answer", "next view");
-  EXPECT_LT(seconds(Deadline::Clock::now() - began), 10.0);
+  expect_ends_within(10s, [&] { EXPECT_FAILS(client.finish(), PeerLost, "replica", "did not answer", "next view"); });
   const ServerStatus status = server.status();
   ASSERT_FALSE(status.replicas.empty());
   EXPECT_THAT(status.replicas[0].failure, ::testing::HasSubstr("did not answer"));

@@ -9,12 +9,12 @@
 #include <unistd.h>
 
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "store/etcd_client.h"
+#include "tests/support/eventually.h"
 #include "tests/support/temp_folder.h"
 
 namespace trireme {
@@ -112,15 +112,17 @@ class EtcdCluster {
   /// Waits until the member talks to other members. Those that start at the same time wait a second for each other.
   void wait_for_peers(std::size_t member) {
     net::HttpClient peer({.host = "127.0.0.1", .port = members_[member].peer_port});
-    for (const Deadline deadline = Deadline::in(15s);;) {
+    const Deadline deadline = Deadline::in(15s);
+    const auto answers = [&] {
       try {
         peer.post({.path = "/members", .deadline = Deadline::in(1s)});
-        return;
+        return true;
       } catch (const Error& problem) {
-        check_runs(member, problem, deadline);
-        std::this_thread::sleep_for(10ms);
+        check_runs(member, problem, deadline);  // throws at the deadline
+        return false;
       }
-    }
+    };
+    while (!eventually(answers)) continue;
   }
 
   void check_runs(std::size_t member, const Error& problem, Deadline deadline) {

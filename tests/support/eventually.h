@@ -1,15 +1,20 @@
 #pragma once
 
 #include <chrono>
+#include <future>
 #include <thread>
+
+#include <gtest/gtest.h>
 
 #include "trireme/deadline.h"
 
 namespace trireme {
 
-/// Waits until `condition()` holds; returns false if it did not within `time`. The only place where tests sleep: what
-/// another thread or process does can be looked at, but does not wake us. `time` is how long a hang may take to fail
-/// the test, not how long the thing should take; where that is promised, the promise is given.
+// Tests wait for conditions, never for a time to pass; a clock is read nowhere else. A limit is a promise of the README
+// (a death is noticed in a second, a hang in three), or else so long that only a hang takes it.
+
+/// Waits until `condition()` holds; returns false if it did not within `time`. Looks again and again: what other
+/// threads and processes do does not wake us.
 template <typename Condition>
 [[nodiscard]] bool eventually(Condition condition, std::chrono::milliseconds time = 20s) {
   const Deadline deadline = Deadline::in(time);
@@ -18,6 +23,14 @@ template <typename Condition>
     std::this_thread::sleep_for(2ms);
   }
   return true;
+}
+
+/// Runs `call` on a thread of its own. A test failure if it has not ended after `time`; it is waited for all the same.
+template <typename Call>
+void expect_ends_within(std::chrono::milliseconds time, Call call) {
+  auto ended = std::async(std::launch::async, std::move(call));
+  EXPECT_EQ(ended.wait_for(time), std::future_status::ready) << "it takes longer than " << time.count() << " ms";
+  ended.get();
 }
 
 }  // namespace trireme

@@ -1,10 +1,12 @@
 // What the consistency modes promise, shown by whole jobs of real processes.
 
 #include <algorithm>
+#include <map>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "observe/step_trace.h"
 #include "tests/system/program.h"
 
 namespace trireme::system_test {
@@ -31,13 +33,26 @@ class Runs : public ::testing::Test {
     return result.value("parameters_sha256", "");
   }
 
-  /// Seconds of training (not of starting) with 2 workers of which the second computes ten times as long.
-  double seconds_with_straggler(const std::string& consistency, double* spread = nullptr) {
-    const auto result = train({"--workers", "2", "--steps", "40", "--batch", "256", "--slow", "1:10", "--threads", "1",
-                               "--consistency", consistency},
-                              "slow-" + std::to_string(++runs_));
-    if (spread != nullptr) *spread = result.value("clock_spread_max", -1.0);
-    return result.value("seconds", 0.0);
+  struct Shares {
+    double lead = 0;                       ///< the largest that one worker had over another, in steps of its own
+    std::map<std::uint32_t, int> commits;  ///< by worker: how much of the work took effect for it
+  };
+
+  /// Trains with a worker that computes ten times as long as the others: who did how much?
+  Shares with_straggler(std::uint32_t straggler, Flags flags) {
+    const std::string run = "slow-" + std::to_string(++runs_);
+    flags.insert(flags.end(), {"--slow", std::to_string(straggler) + ":10", "--threads", "1", "--trace-steps"});
+    const auto result = train(flags, run);
+    Shares shares{.lead = result.value("clock_spread_max", -1.0), .commits = {}};
+    for (const observe::StepEvent& event : observe::TraceFollower(folder_ / run).next()) {
+      if (event.kind == observe::StepEvent::Kind::kCommit) ++shares.commits[event.slot];
+    }
+    return shares;
+  }
+
+  /// 40 steps of 2 lanes, by 2 workers of which the second is the straggler.
+  Shares two_with_straggler(const std::string& consistency) {
+    return with_straggler(1, {"--workers", "2", "--steps", "40", "--batch", "256", "--consistency", consistency});
   }
 
  private:
@@ -63,34 +78,37 @@ TEST_F(Runs, BspGivesTheSameBitsOnAnyServersOverAnyTransport) {
 }
 
 TEST_F(Runs, SspHoldsTheFastWorkerWithinItsLead) {
-  double lead = 0;
-  seconds_with_straggler("ssp:4", &lead);
-  EXPECT_GE(lead, 1) << "the fast worker never went ahead";
-  EXPECT_LE(lead, 4);
+  const Shares ssp = two_with_straggler("ssp:4");
+  EXPECT_GE(ssp.lead, 1) << "the fast worker never went ahead";
+  EXPECT_LE(ssp.lead, 4);
 }
 
-TEST_F(Runs, WithAStragglerSspIsFasterThanBspAndAspFasterStill) {
+TEST_F(Runs, AStragglerDoesHalfOfTheWorkInBspLessInSspAndLittleInAsp) {
   // A worker that is always slow is waited for in the end: what ssp gains are the steps of its lead. Of 80 pieces of
   // work the slow worker does 40 with bsp, (80 - 48) / 2 with ssp:48, and about 8 with asp.
-  double ssp_lead = 0;
-  double asp_lead = 0;
-  const double bsp = seconds_with_straggler("bsp");
-  const double ssp = seconds_with_straggler("ssp:48", &ssp_lead);
-  const double asp = seconds_with_straggler("asp", &asp_lead);
-  EXPECT_LT(ssp, 0.8 * bsp);
-  EXPECT_LT(asp, 0.6 * bsp);
-  EXPECT_LE(ssp_lead, 48);
-  EXPECT_GT(ssp_lead, 24) << "the fast worker was held more than it must be";
-  EXPECT_GT(asp_lead, 48) << "the fast worker was held";
+  Shares bsp = two_with_straggler("bsp");
+  Shares ssp = two_with_straggler("ssp:48");
+  Shares asp = two_with_straggler("asp");
+  EXPECT_EQ(bsp.commits[0], 40);
+  EXPECT_EQ(bsp.commits[1], 40);
+  EXPECT_EQ(ssp.commits[0] + ssp.commits[1], 80);
+  EXPECT_LT(ssp.commits[1], 32) << "the fast worker was held more than it must be";
+  EXPECT_EQ(asp.commits[0] + asp.commits[1], 80);
+  EXPECT_LT(asp.commits[1], 16) << "the fast worker was held";
+  EXPECT_LE(ssp.lead, 48);
+  EXPECT_GT(ssp.lead, 24) << "the fast worker was held more than it must be";
+  EXPECT_GT(asp.lead, 48) << "the fast worker was held";
 }
 
 TEST_F(Runs, ABackupWorkerMakesUpForAStraggler) {
-  const Flags flags{"--workers", "3", "--steps", "25", "--batch", "192", "--slow", "2:10", "--threads", "1"};
-  const double without = train(flags, "without").value("seconds", 0.0);
+  const Flags flags{"--workers", "3", "--steps", "25", "--batch", "192"};
+  EXPECT_EQ(with_straggler(2, flags).commits[2], 25) << "all wait for it";
   Flags more = flags;
   more.insert(more.end(), {"--backup-workers", "1"});
-  const double with = train(more, "with").value("seconds", 0.0);
-  EXPECT_LT(with, 0.5 * without);
+  Shares with = with_straggler(2, more);
+  EXPECT_LT(with.commits[2], 12) << "the others wait for it";
+  EXPECT_GE(with.commits[0], 15);
+  EXPECT_GE(with.commits[1], 15);
 }
 
 }  // namespace

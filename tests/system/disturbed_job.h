@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "base/file.h"
+#include "observe/step_trace.h"
 #include "tests/system/program.h"
 
 namespace trireme::system_test {
@@ -67,6 +68,21 @@ class DisturbedJob : public ::testing::Test {
   /// Waits until view `number` has formed.
   ::testing::AssertionResult reaches_view(const std::string& run, int number) {
     return logs(run, {"view_formed", {{"view", number}}});
+  }
+
+  /// Waits until `more` further steps took effect (of a run with `--trace-steps`); for ASSERT_TRUE.
+  ::testing::AssertionResult advances(const std::string& run, Step more) {
+    observe::TraceFollower trace(folder_ / run);
+    Step made = 0;
+    const auto steps_made = [&] {
+      for (const observe::StepEvent& event : trace.next()) {
+        if (event.kind == observe::StepEvent::Kind::kCommit) made = std::max(made, event.step + 1);
+      }
+      return made;
+    };
+    const Step goal = steps_made() + more;
+    if (eventually([&] { return steps_made() >= goal; }, 60s)) return ::testing::AssertionSuccess();
+    return ::testing::AssertionFailure() << "step " << goal << " was not made, only " << made;
   }
 
   /// The number of the last view: how many there have been.

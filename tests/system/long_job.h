@@ -24,17 +24,6 @@ struct LongJob {
     return begun ? ::testing::AssertionSuccess() : ::testing::AssertionFailure() << job.err();
   }
 
-  /// Sends `signal` to a process of the job, which must end within `limit` seconds, badly. Returns how.
-  Outcome end_by(int signal, pid_t process, double limit) {
-    const auto sent = Deadline::Clock::now();
-    ::kill(process, signal);
-    const Outcome outcome = job.wait();
-    EXPECT_LT(seconds(Deadline::Clock::now() - sent), limit);
-    EXPECT_GT(outcome.status, 0);
-    expect_nothing_left();
-    return outcome;
-  }
-
   void expect_nothing_left() const {
     for (const pid_t pid : all) EXPECT_TRUE(eventually([&] { return is_gone(pid); }, 2s)) << "process " << pid;
   }
@@ -52,8 +41,5 @@ struct LongJob {
   pid_t worker = 0;        // rank 1
   std::vector<pid_t> all;  // processes of the job
 };
-
-inline constexpr double kDeathNoticed = 5;  // seconds, on a busy machine
-inline constexpr double kHangNoticed = 10;  // 3 s of silence, 2 s of grace
 
 }  // namespace trireme::system_test

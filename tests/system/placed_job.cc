@@ -114,8 +114,10 @@ Step PlacedJob::steps_made() {
   return failure;
 }
 
-::testing::AssertionResult PlacedJob::logs(const Program& program, const WantedEvent& event, std::size_t times) {
-  if (eventually([&] { return count_events(program.err(), event) >= times; })) return ::testing::AssertionSuccess();
+::testing::AssertionResult PlacedJob::logs(const Program& program, const WantedEvent& event, std::size_t times,
+                                           std::chrono::milliseconds within) {
+  if (eventually([&] { return count_events(program.err(), event) >= times; }, within))
+    return ::testing::AssertionSuccess();
   return ::testing::AssertionFailure() << "no " << event << ", " << times << " times, but\n" << program.err();
 }
 

@@ -61,7 +61,8 @@ class PlacedJob {
   ::testing::AssertionResult advances(Step more);
 
   /// Waits until somebody has logged `event` `times` times; for ASSERT_TRUE.
-  static ::testing::AssertionResult logs(const Program& program, const WantedEvent& event, std::size_t times = 1);
+  static ::testing::AssertionResult logs(const Program& program, const WantedEvent& event, std::size_t times = 1,
+                                         std::chrono::milliseconds within = 20s);
 
   /// The workers, asked to stop, end well, with the parameters of a run of as many steps that nobody disturbed.
   void expect_undisturbed_end();

@@ -80,7 +80,7 @@ nlohmann::json Outcome::json() const {
 }
 
 Program::Program(const TempFolder& folder, std::vector<std::string> argv, const Environment& env)
-    : stem_(folder / ("program-" + random_hex(4))), started_(Deadline::Clock::now()) {
+    : stem_(folder / ("program-" + random_hex(4))) {
   pid_ = spawn_in(folder.path(), stem_, std::move(argv), merged_environment(env));
 }
 
@@ -105,7 +105,7 @@ Outcome Program::wait(std::chrono::milliseconds time) {
     ::waitpid(pid_, &status, 0);
   }
   status_ = shell_status(status);
-  return {.status = *status_, .out = out(), .err = err(), .seconds = seconds(Deadline::Clock::now() - started_)};
+  return {.status = *status_, .out = out(), .err = err()};
 }
 
 std::vector<std::string> trireme(std::vector<std::string> arguments) {
@@ -113,8 +113,9 @@ std::vector<std::string> trireme(std::vector<std::string> arguments) {
   return arguments;
 }
 
-Outcome run_trireme(const TempFolder& folder, std::vector<std::string> arguments, const Program::Environment& env) {
-  return Program(folder, trireme(std::move(arguments)), env).wait();
+Outcome run_trireme(const TempFolder& folder, std::vector<std::string> arguments, const Program::Environment& env,
+                    std::chrono::milliseconds time) {
+  return Program(folder, trireme(std::move(arguments)), env).wait(time);
 }
 
 std::vector<pid_t> descendants(pid_t pid) {

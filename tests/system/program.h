@@ -21,10 +21,9 @@ namespace trireme::system_test {
 
 /// How a program ended and what it said.
 struct Outcome {
-  int status = -1;     ///< as a shell says it: the exit status, or 128 + signal
-  std::string out;     ///< standard output
-  std::string err;     ///< standard error
-  double seconds = 0;  ///< from start to end
+  int status = -1;  ///< as a shell says it: the exit status, or 128 + signal
+  std::string out;  ///< standard output
+  std::string err;  ///< standard error
 
   /// The last line of standard output as JSON.
   nlohmann::json json() const;
@@ -53,15 +52,15 @@ class Program {
  private:
   std::filesystem::path stem_;
   pid_t pid_ = -1;
-  Deadline::Clock::time_point started_;
   std::optional<int> status_;
 };
 
 /// The `trireme` that was built, with these arguments.
 std::vector<std::string> trireme(std::vector<std::string> arguments);
 
-/// Runs `trireme` to its end.
-Outcome run_trireme(const TempFolder& folder, std::vector<std::string> arguments, const Program::Environment& env = {});
+/// Runs `trireme` to its end; a test failure if that takes longer than `time`.
+Outcome run_trireme(const TempFolder& folder, std::vector<std::string> arguments, const Program::Environment& env = {},
+                    std::chrono::milliseconds time = 60s);
 
 /// Children, their children and so on, of a process that runs.
 std::vector<pid_t> descendants(pid_t pid);

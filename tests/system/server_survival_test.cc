@@ -1,8 +1,6 @@
 // Whole jobs with parameter servers whose processes are killed, stopped and changed in number: nothing that was
 // acknowledged is lost, nothing counts twice.
 
-#include <thread>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -69,13 +67,14 @@ TEST_F(ServerSurvival, OfAServerAndTheMasterAtOnce) {
 
 TEST_F(ServerSurvival, OfAMasterThatIsStoppedForAWhile) {
   if (!store::sqlite_store_available()) GTEST_SKIP() << "built without SQLite";
-  Program job(folder_, trireme(flags("run", "2", "5", {"--servers", "2"})));
+  Program job(folder_, trireme(flags("run", "2", "5", {"--servers", "2", "--trace-steps"})));
   ASSERT_GT(worker(job, 1), 0) << job.err();
   const pid_t stopped_one = master(job);
   ::kill(stopped_one, SIGSTOP);
-  // Longer than it takes the others to look for another one, and than the silence after which a member is given up.
+  // Longer than it takes the others to look for another one, and than the 3 s of silence after which a member is given
+  // up: a step takes 5 ms at least.
   ASSERT_TRUE(logs("run", "master_lost", "worker-1"));
-  std::this_thread::sleep_for(3500ms);
+  ASSERT_TRUE(advances("run", 800));
   ::kill(stopped_one, SIGCONT);
   ASSERT_TRUE(logs("run", "master_was_suspended"));
   ASSERT_TRUE(killed_and_replaced(job, "run", "worker", 1));  // it is in charge again

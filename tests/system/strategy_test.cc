@@ -16,9 +16,9 @@ using Flags = std::vector<std::string>;
 
 class Strategies : public ::testing::Test {
  protected:
-  Outcome train(Flags flags) {
+  Outcome train(Flags flags, std::chrono::milliseconds time = 60s) {
     flags.insert(flags.begin(), {"train", "--data-dir", images_.string()});
-    return run_trireme(folder_, flags);
+    return run_trireme(folder_, flags, {}, time);
   }
 
   /// 50 steps of LeNet on 4 lanes.
@@ -130,10 +130,9 @@ TEST_F(Strategies, AProgramRunsWithoutServers) {
 
 TEST_F(Strategies, ALossThatIsNotFiniteEndsTheJobWithItsReason) {
   const Outcome outcome =
-      train({"--json", "--strategy", "allreduce", "--optimizer", "sgd", "--lr", "1e30", "--steps", "1000"});
+      train({"--json", "--strategy", "allreduce", "--optimizer", "sgd", "--lr", "1e30", "--steps", "1000"}, 20s);
   EXPECT_GT(outcome.status, 0);
   EXPECT_THAT(outcome.err, AllOf(HasSubstr("the loss is "), HasSubstr(" at step ")));
-  EXPECT_LT(outcome.seconds, 20) << "somebody hung";
 }
 
 /// Without servers, by transport.
