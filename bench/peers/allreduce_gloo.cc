@@ -96,7 +96,7 @@ class Gloo final : public AllReducer {
   Context connect(std::chrono::milliseconds timeout = kTimeout) {
     const auto context = std::make_shared<gloo::rendezvous::Context>(static_cast<int>(rank_), static_cast<int>(ranks_));
     context->setTimeout(timeout);
-    gloo::rendezvous::PrefixStore store_le(std::to_string(connected_++), store_);
+    gloo::rendezvous::PrefixStore store(std::to_string(connected_++), store_);
     context->connectFullMesh(store, device_);
     return context;
   }

@@ -47,7 +47,8 @@ std::unique_ptr<Communicator> connect(const ConnectOptions& options) {
       std::make_shared<Endpoint>(EndpointOptions{.host = own.host,
                                                  .port = own.port,
                                                  .secret = options.secret,
-                                                 .allow_plain = group.transport == net::Transport::kTcp});
+                                                 .allow_plain = group.transport == net::Transport::kTcp,
+                      .await_peers = true});
   const bool may_share = group.transport == net::Transport::kAuto || group.transport == net::Transport::kShm;
   if (may_share) {  // first over the network: only a rank itself knows on which host it runs
     CommunicatorOptions first = group;

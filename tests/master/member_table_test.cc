@@ -122,7 +122,7 @@ TEST(Member, AnswerGoesToTheOneThatWaitsAndOnlyOnce) {
   Member& waiting = *table.find(11);
   waiting.done = true;
   waiting.waits_for_view.emplace(session, net::FrameHeader{.request = 9});
-  waiting.answer({.member = 11, .over = true});
+  waiting.answer({.member = 11, .over = true}, waiting.last_heard);
   EXPECT_FALSE(waiting.waits_for_view);
   EXPECT_FALSE(waiting.done);
   EXPECT_TRUE(session->take<cluster::JoinReply>().over);

@@ -204,7 +204,7 @@ AuthenticatedStream Endpoint::connect(const net::Address& peer, const LinkName& 
                                              .transport = transport,
                                              .peer_name = fmt::format("rank {}", name.to),
                                              .deadline = deadline,
-                                             .await_listener = false});  // its address is known because it listens
+                                             .await_listener = impl_->options_.await_peers});
   auto verdict = with_stream(proven, [&](auto& stream, auto& socket) {
     return asio::co_spawn(socket.get_executor(), introduce(stream, encode(name)), asio::use_future);
   });

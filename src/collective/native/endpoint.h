@@ -19,6 +19,7 @@ struct EndpointOptions {
   std::string advertise;           ///< the host that peers are told; empty = `host`
   std::string secret;              ///< of the job
   bool allow_plain = false;        ///< accept unencrypted connections from other hosts
+  bool await_peers = false;        ///< their addresses are known before they listen: tries again until they do
 };
 
 /// What two ranks connect for. Each pair has one connection of each, but of the last.
