@@ -18,6 +18,7 @@ struct FlagDocs {
   bool required = false;
 
   bool positional() const { return names.front().front() != '-'; }
+  bool number() const { return value == "N"; }
 };
 
 /// What `--help` tells about a command and those below it.

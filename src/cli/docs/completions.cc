@@ -106,8 +106,9 @@ namespace {
 std::string zsh_flag(const FlagDocs& flag) {
   std::string action;
   if (!flag.value.empty()) {
-    action = flag.choices.empty() ? fmt::format(":{}:_files", flag.value)
-                                  : fmt::format(":{}:({})", flag.value, fmt::join(flag.choices, " "));
+    action = !flag.choices.empty() ? fmt::format(":{}:({})", flag.value, fmt::join(flag.choices, " "))
+             : flag.number()       ? fmt::format(":{}:", flag.value)
+                                   : fmt::format(":{}:_files", flag.value);
   }
   const std::string help = "[" + escaped(flag.help, "\\[]:") + "]" + action;
   if (flag.positional())
@@ -171,7 +172,7 @@ std::string fish_flag(const std::string& start, const FlagDocs& flag) {
   if (!flag.choices.empty()) {
     line += fmt::format(" -x -a '{}'", fmt::join(flag.choices, " "));
   } else if (!flag.value.empty()) {
-    line += " -r";
+    line += flag.number() ? " -x" : " -r";
   }
   return line + fmt::format(" -d '{}'\n", escaped(flag.help, "\\'"));
 }

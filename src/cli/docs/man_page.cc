@@ -100,7 +100,7 @@ std::string literal(const std::string& text) {
 }  // namespace
 
 std::string man_page(const CommandDocs& top) {
-  std::string page = fmt::format(".TH {} 1 \"\" \"Trireme {}\"\n", upper(top.name), troff(TRIREME_VERSION));
+  std::string page = fmt::format(".TH {} 1 \"\" \"Trireme {}\"\n.nh\n.ad l\n", upper(top.name), troff(TRIREME_VERSION));
   page += fmt::format(".SH NAME\n{} \\- distributed training of neural networks\n", top.name);
   page += ".SH SYNOPSIS\n";
   for (const CommandDocs* command : all_commands(top)) {
