@@ -48,7 +48,7 @@ std::unique_ptr<Communicator> connect(const ConnectOptions& options) {
                                                  .port = own.port,
                                                  .secret = options.secret,
                                                  .allow_plain = group.transport == net::Transport::kTcp,
-                      .await_peers = true});
+                                                 .await_peers = true});
   const bool may_share = group.transport == net::Transport::kAuto || group.transport == net::Transport::kShm;
   if (may_share) {  // first over the network: only a rank itself knows on which host it runs
     CommunicatorOptions first = group;
