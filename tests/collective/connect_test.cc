@@ -46,7 +46,7 @@ TEST_P(ConnectOver, RanksFindEachOtherAtTheirAddresses) {
 
 INSTANTIATE_TEST_SUITE_P(Each, ConnectOver,
                          ::testing::Values(std::pair{"auto", "shm"}, std::pair{"tcp", "tcp"}, std::pair{"tls", "tls"}),
-                         [](const auto& info) { return info.param.first; });
+                         [](const auto& instance) { return instance.param.first; });
 
 TEST(Connect, AloneIsAGroupOfOne) {
   const auto group = connect({.rank = 0, .addresses = free_addresses(1), .secret = "a secret"});

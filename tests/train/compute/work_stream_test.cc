@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "data/synthetic.h"
+#include "trireme/dataset.h"
 #include "master/master.h"
 
 namespace trireme {

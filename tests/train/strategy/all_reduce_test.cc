@@ -12,10 +12,10 @@
 namespace trireme {
 namespace {
 
-using Kind = cluster::StrategyChoice::Kind;
+using StrategyKind = cluster::StrategyChoice::Kind;
 
 TrainOptions by_all_reduce() {
-  return {.batch = 20, .epochs = 3, .lanes = 4, .lr = 0.01, .strategy = {.kind = Kind::kAllReduce}, .threads = 1};
+  return {.batch = 20, .epochs = 3, .lanes = 4, .lr = 0.01, .strategy = {.kind = StrategyKind::kAllReduce}, .threads = 1};
 }
 
 /// Three layers, so that there is something to sum.
@@ -266,7 +266,7 @@ TEST(MakeStrategy, SaysWhatTheJobLacks) {
 TEST(MakeStrategy, CentralIsBspOnOneServer) {
   const auto points = make_points(60);
   TrainOptions options = by_all_reduce();
-  options.strategy = {.kind = Kind::kCentral};
+  options.strategy = {.kind = StrategyKind::kCentral};
   AloneJob job;
   const TrainResult result = Trainer(*job, make_net(), options).fit(points);
   EXPECT_EQ(result.strategy, "central");
@@ -283,7 +283,7 @@ TEST(MakeStrategy, ConsistencyBelongsToServers) {
 TEST(AllReduce, WorksForAProgramOnItsOwn) {
   AloneJob job;
   const TrainResult result =
-      Trainer(*job, make_linear(), {.batch = 20, .epochs = 3, .lr = 0.1, .strategy = {.kind = Kind::kAllReduce}})
+      Trainer(*job, make_linear(), {.batch = 20, .epochs = 3, .lr = 0.1, .strategy = {.kind = StrategyKind::kAllReduce}})
           .fit(make_points(110), make_points(40, 2));
   EXPECT_GT(result.test->accuracy, 0.95);
   EXPECT_EQ(result.steps, 18u);
