@@ -350,8 +350,8 @@ class Communicator::Engine {
   /// The artificial latency of a link: an operation begins late, but several are on their way at the same time.
   void hold_back(Deadline::Clock::time_point until, const std::stop_token& stop) {
     while (!stop.stop_requested() && Deadline::Clock::now() < until) {
-      throw_if_broken();
       std::this_thread::sleep_for(std::min<Deadline::Clock::duration>(1ms, until - Deadline::Clock::now()));
+      throw_if_broken();
     }
   }
 

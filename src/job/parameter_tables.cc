@@ -96,6 +96,9 @@ class ParameterTables::Impl {
 
   void leave() {
     client_->leave();
+    if (job_.chief()) {  // without a result the master would take the end of the last worker for a loss
+      job_.membership().post_result({{"steps", version_}, {"strategy", "ps:" + to_string(options_.consistency)}});
+    }
     job_.membership().leave();
   }
 

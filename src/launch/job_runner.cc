@@ -40,7 +40,8 @@ observe::ProgressOptions progress_options() {
 }
 
 observe::Progress describe(const JobStatus& status) {
-  if (status.state == JobPhase::kGathering || status.state == JobPhase::kWaiting) return {.note = status.reason};
+  if (status.state == JobPhase::kGathering) return {.note = status.reason};
+  if (status.state == JobPhase::kWaiting) return {.open_ended = status.plan.steps == 0, .note = status.reason};
   const auto& now = status.now;
   if (status.plan.steps == 0) {
     return {.step = now.step,

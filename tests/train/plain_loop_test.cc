@@ -1,11 +1,13 @@
 // The trainer, with master, parameter server, lanes and prefetch, against a training loop in plain LibTorch.
 
+#include <functional>
 #include <memory>
 
 #include <gtest/gtest.h>
 
 #include "trireme/dataset.h"
 
+#include "base/lanes.h"
 #include "models/lenet.h"
 #include "tests/dist/ranks.h"
 #include "tests/train/alone.h"
@@ -26,6 +28,18 @@ models::LeNet make_lenet() {
   return models::LeNet(std::vector<std::int64_t>{1, 28, 28}, 10);
 }
 
+using Gradients = std::vector<torch::Tensor>;
+
+/// The gradients of the lanes [first, first + count), added in the order of the summation tree: Adam divides by their
+/// size, so where a gradient is next to nothing another order of the same sum would show.
+Gradients sum_lanes(const std::function<Gradients(Lane lane)>& compute, Lane first, Lane count) {
+  if (count == 1) return compute(first);
+  Gradients left = sum_lanes(compute, first, left_lanes(count));
+  const Gradients right = sum_lanes(compute, first + left_lanes(count), count - left_lanes(count));
+  for (std::size_t i = 0; i < left.size(); ++i) left[i] += right[i];
+  return left;
+}
+
 /// What everybody who does not use Trireme writes; with `lanes` > 1 the batch goes through the net in so many parts.
 std::vector<torch::Tensor> train_plainly(torch::optim::Optimizer& optimizer, models::LeNet& net, Lane lanes = 1) {
   torch::set_num_threads(1);
@@ -33,15 +47,20 @@ std::vector<torch::Tensor> train_plainly(torch::optim::Optimizer& optimizer, mod
   const data::Sampler order({.samples = train.size(), .batch = kBatch, .lanes = lanes, .seed = 5});
   data::Batch batch;
   for (Step step = 0; step < kSteps; ++step) {
-    optimizer.zero_grad();
-    for (Lane lane = 0; lane < lanes; ++lane) {
+    const auto compute = [&](Lane lane) {
+      optimizer.zero_grad();
       train.read(order.indices(step, lane), batch);
       const auto count = static_cast<std::int64_t>(batch.size());
       const auto images = torch::from_blob(batch.features.data(), {count, 1, 28, 28});
       const auto labels = torch::from_blob(batch.labels.data(), {count}, torch::kInt64);
       const auto loss = torch::nn::functional::cross_entropy(net->forward(images), labels);
       (loss * (static_cast<double>(count) / kBatch)).backward();
-    }
+      Gradients gradients;
+      for (const torch::Tensor& parameter : net->parameters()) gradients.push_back(parameter.grad().clone());
+      return gradients;
+    };
+    const Gradients gradients = sum_lanes(compute, 0, lanes);
+    for (std::size_t i = 0; i < gradients.size(); ++i) net->parameters()[i].mutable_grad() = gradients[i];
     optimizer.step();
   }
   return net->parameters();

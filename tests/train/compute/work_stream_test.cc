@@ -6,8 +6,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/error.h"
 #include "trireme/dataset.h"
+
+#include "base/error.h"
 #include "master/master.h"
 
 namespace trireme {

@@ -15,7 +15,8 @@ namespace {
 using StrategyKind = cluster::StrategyChoice::Kind;
 
 TrainOptions by_all_reduce() {
-  return {.batch = 20, .epochs = 3, .lanes = 4, .lr = 0.01, .strategy = {.kind = StrategyKind::kAllReduce}, .threads = 1};
+  return {
+      .batch = 20, .epochs = 3, .lanes = 4, .lr = 0.01, .strategy = {.kind = StrategyKind::kAllReduce}, .threads = 1};
 }
 
 /// Three layers, so that there is something to sum.
@@ -283,7 +284,8 @@ TEST(MakeStrategy, ConsistencyBelongsToServers) {
 TEST(AllReduce, WorksForAProgramOnItsOwn) {
   AloneJob job;
   const TrainResult result =
-      Trainer(*job, make_linear(), {.batch = 20, .epochs = 3, .lr = 0.1, .strategy = {.kind = StrategyKind::kAllReduce}})
+      Trainer(*job, make_linear(),
+              {.batch = 20, .epochs = 3, .lr = 0.1, .strategy = {.kind = StrategyKind::kAllReduce}})
           .fit(make_points(110), make_points(40, 2));
   EXPECT_GT(result.test->accuracy, 0.95);
   EXPECT_EQ(result.steps, 18u);
