@@ -24,7 +24,7 @@ PREFIX ?= /usr/local
 MINUTES      ?= 1
 FUZZ_TARGETS ?= $(patsubst tests/fuzz/%_fuzz.cc,%,$(wildcard tests/fuzz/*_fuzz.cc))
 
-.PHONY: help demo build test test-all asan tsan fuzz bench soak check format tidy thread-safety clean deps deps-minimal programs install package
+.PHONY: help demo build test test-all asan tsan fuzz bench soak check format tidy thread-safety public-headers clean deps deps-minimal programs install package
 
 help:
 	@echo "Trireme trains neural networks on many processes."
@@ -45,12 +45,13 @@ help:
 	@echo "  make deps     install the Debian packages that all of this needs; the other targets do it, too"
 	@echo "  make build    build everything into build/release  (PRESET=debug: build/debug)"
 	@echo "  make check    layers, files, documents, format: the checks that need no build"
-	@echo "  make test-all make test, then install the Debian packages in a clean Debian and use them there  (slow)"
+	@echo "  make test-all make test, the two Clang and header checks below, then the Debian packages in a clean Debian  (slow)"
 	@echo "  make asan     all tests under AddressSanitizer and UndefinedBehaviorSanitizer"
 	@echo "  make tsan     the tests without LibTorch under ThreadSanitizer"
 	@echo "  make fuzz     search for input that breaks a reader, $(MINUTES) min for each target (MINUTES=10 FUZZ_TARGETS='csv idx')"
 	@echo "  make tidy     clang-tidy over all sources  (FILES='a.cc b.cc': only these)"
 	@echo "  make thread-safety   Clang's analysis of who holds which lock  (FILES: as above)"
+	@echo "  make public-headers  what users include compiles alone, and how long it takes beside LibTorch's own"
 	@echo "  make format   let clang-format lay out the sources"
 	@echo "  make clean    remove build/"
 	@echo
@@ -94,6 +95,7 @@ test: deps
 	@ctest --preset $(PRESET) --parallel $(JOBS)
 
 test-all: test
+	@$(MAKE) --no-print-directory public-headers thread-safety
 	@tools/install_dependencies --all
 	@$(MAKE) --no-print-directory package
 	@tools/test_package build/$(PRESET)/packages
@@ -134,6 +136,10 @@ tidy: deps
 
 thread-safety: deps
 	@JOBS=$(JOBS) tools/check_thread_safety $(FILES)
+
+public-headers: deps
+	@tools/check_public_headers
+	@tools/check_public_headers --time
 
 format:
 	@tools/check_format --fix
