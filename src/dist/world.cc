@@ -80,10 +80,12 @@ World::World(std::unique_ptr<Job> job) : impl_(std::make_unique<Impl>(std::move(
   impl_->job->session().membership().set_plan({.lanes = size(), .strategy = "own loop"});
 }
 
-World::~World() {
-  if (impl_->job) impl_->job->session().on_failure(nullptr);
-  for (const auto& reduce : impl_->reduces) reduce->give_up();
+World::Impl::~Impl() {
+  if (job) job->session().on_failure(nullptr);
+  for (const auto& reduce : reduces) reduce->give_up();
 }
+
+World::~World() = default;
 
 Rank World::rank() const { return impl_->ranks.rank(); }
 

@@ -19,6 +19,9 @@ class Channel;
 struct World::Impl {
   explicit Impl(collective::Communicator& communicator) : ranks(communicator) {}
   explicit Impl(std::unique_ptr<Job> joined) : job(std::move(joined)), ranks(job->ranks()) {}
+  ~Impl();  // also if the constructor of the world throws: the job must not call into it any more
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
 
   void find_neighbours(const std::string& host);
 

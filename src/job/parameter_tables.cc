@@ -33,15 +33,9 @@ class ParameterTables::Impl {
     }
     for (std::uint32_t i = 0; i < tables_.size(); ++i) all_.push_back(i);
     job_.membership().set_plan({.lanes = lanes_, .elastic = true, .strategy = "ps:" + to_string(options_.consistency)});
-    job_.on_failure([this](const std::string& reason) {
-      const MutexLock lock(mutex_);
-      if (client_) client_->interrupt(reason);
-    });
     if (job_.learner()) regroup("is ready to take part");
     in_view([this] { enter_view(); });
   }
-
-  ~Impl() { job_.on_failure(nullptr); }
 
   std::uint32_t index_of(std::string_view name) const {
     const auto found = std::ranges::find(tables_, name, &Table::name);
@@ -106,6 +100,23 @@ class ParameterTables::Impl {
   std::size_t bytes_moved() const { return client_->traffic().pushed_bytes + client_->traffic().pulled_bytes; }
 
  private:
+  /// While it lives, the failure of the job, or the loss of a member of the view, interrupts the client's waits.
+  class FailureHook {
+   public:
+    explicit FailureHook(Impl& tables) : job_(tables.job_) {
+      job_.on_failure([&tables](const std::string& reason) {
+        const MutexLock lock(tables.mutex_);
+        if (tables.client_) tables.client_->interrupt(reason);
+      });
+    }
+    ~FailureHook() { job_.on_failure(nullptr); }
+    FailureHook(const FailureHook&) = delete;
+    FailureHook& operator=(const FailureHook&) = delete;
+
+   private:
+    JobSession& job_;
+  };
+
   struct Push {
     PushOptions options;
     Step step = 0;  // the version that the gradients were computed on (bsp), or this worker's clock
@@ -270,6 +281,7 @@ class ParameterTables::Impl {
   std::optional<Push> pushed_;  // and not waited for
   Mutex mutex_;                 // for the job's failure; only the user's thread sets the client
   std::unique_ptr<Client> client_;
+  FailureHook failure_hook_{*this};  // last: it goes first, also if the constructor throws
 };
 
 ParameterTables::ParameterTables(Job& job, std::vector<Table> tables, ParameterTablesOptions options)

@@ -77,7 +77,7 @@ class JobState {
   void wait_for_members();
   void form_view(std::vector<cluster::MemberId> workers, std::string because);
   void end_gathering();
-  void heed_reports(cluster::MemberId from, const cluster::ShardReports& reply);
+  void heed_reports(cluster::MemberId from, const cluster::ShardReports& told);
   void notice_own_absence();
   void give_time_to_come_back(Member& member) const;
   void judge(Member& member);

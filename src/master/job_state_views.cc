@@ -137,10 +137,10 @@ void JobState::end_gathering() {
 }
 
 /// What a server says about the copies of its shards.
-void JobState::heed_reports(cluster::MemberId from, const cluster::ShardReports& reply) {
-  if (reply.view != view_.view || !elastic()) return;
-  if (cluster::apply_reports(view_.shards, from, reply.reports)) save();
-  for (const cluster::ShardReport& report : reply.reports) {
+void JobState::heed_reports(cluster::MemberId from, const cluster::ShardReports& told) {
+  if (told.view != view_.view || !elastic()) return;
+  if (cluster::apply_reports(view_.shards, from, told.reports)) save();
+  for (const cluster::ShardReport& report : told.reports) {
     Member* replica = report.failure.empty() ? nullptr : members_.find(report.replica);
     if (replica != nullptr && replica->alive() && replica->in_view) {  // it lives, but its primary cannot reach it
       lose(*replica, {.lost = true,

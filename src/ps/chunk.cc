@@ -227,7 +227,7 @@ DeferredReply Chunk::answer(const Contribution& contribution, bool counted) {
   worker.seen = version_;
   if (contribution.gradient != nullptr) {  // a push that was sent again may be an old one
     const Step finished = policy_.consistency.synchronous() ? contribution.step + 1 : worker.clock.clock;
-    worker.reply = std::max(worker.reply, finished);
+    worker.known_finished = std::max(worker.known_finished, finished);
   }
   return {contribution.waiter, {.version = version_, .counted = counted, .stop = stop_}};
 }
@@ -288,8 +288,8 @@ void Chunk::measure_spread() {
   Step fastest = 0;
   for (const Worker& worker : workers_) {
     if (worker.left) continue;
-    slowest = std::min(slowest, worker.reply);
-    fastest = std::max(fastest, worker.reply);
+    slowest = std::min(slowest, worker.known_finished);
+    fastest = std::max(fastest, worker.known_finished);
   }
   if (slowest < fastest) spread_max_ = std::max(spread_max_, fastest - slowest);
 }
@@ -297,7 +297,7 @@ void Chunk::measure_spread() {
 Chunk::Clocks Chunk::clocks() {
   const MutexLock lock(mutex_);
   Clocks clocks{.finished = {}, .spread_max = spread_max_};
-  for (const Worker& worker : workers_) clocks.finished.push_back(worker.reply);
+  for (const Worker& worker : workers_) clocks.finished.push_back(worker.known_finished);
   return clocks;
 }
 

@@ -165,8 +165,8 @@ class Chunk {
   struct Worker {
     WorkerClock clock;
     bool left = false;
-    Step reply = 0;  // what it knows is finished
-    Step seen = 0;   // the version that it last got (staleness)
+    Step known_finished = 0;  // what it knows is finished
+    Step seen = 0;            // the version that it last got (staleness)
   };
 
   struct Forward {

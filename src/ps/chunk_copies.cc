@@ -29,7 +29,7 @@ void Chunk::enter(View view, std::span<const MemberId> workers, std::shared_ptr<
       const auto found = known(id);
       const Step start = slowest == ~Step{0} ? 0 : slowest;
       const Worker fresh{.clock = {.member = id, .offset = start, .clock = start},
-                         .reply = policy_.consistency.synchronous() ? version_ : start};
+                         .known_finished = policy_.consistency.synchronous() ? version_ : start};
       next.push_back(found != workers_.end() ? *found : fresh);
       next.back().left = false;
       next.back().seen = version_;

@@ -97,7 +97,7 @@ void AllReduce::update_learners(const StepChange& change) {
     }
     learners_.add(change, parts);
   }
-  learners_.server_handshake(at_, [this] { return tensors(); });
+  learners_.accept(at_, [this] { return tensors(); });
 }
 
 void AllReduce::interrupt(const std::string& reason) {

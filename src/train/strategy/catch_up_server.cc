@@ -180,8 +180,7 @@ void CatchUpServer::add(const StepChange& change, const std::vector<Bytes>& grad
   for (const auto& feed : feeds_) feed->add(message);
 }
 
-std::size_t CatchUpServer::server_handshake(const Position& at,
-                                            const std::function<std::vector<NamedParameter>()>& state) {
+std::size_t CatchUpServer::accept(const Position& at, const std::function<std::vector<NamedParameter>()>& state) {
   std::erase_if(feeds_, [](const auto& feed) { return feed->over(); });
   std::shared_ptr<const Message> message;
   const std::size_t before = feeds_.size();

@@ -31,7 +31,7 @@ class CatchUpServer {
 
   /// Lets in whoever has come since the last call, and says how many these are; what they begin with is copied. `state`
   /// is asked for if anybody has come.
-  std::size_t server_handshake(const Position& at, const std::function<std::vector<NamedParameter>()>& state);
+  std::size_t accept(const Position& at, const std::function<std::vector<NamedParameter>()>& state);
 
   /// Nothing more is told: the state may change in other ways now. Does not wait until all is sent.
   void end();

@@ -89,7 +89,7 @@ class CatchUpTest : public ::testing::Test {
       return std::vector<NamedParameter>{{"values", values_}, {"rest", rest_}, {"count", count_}};
     };
     const Deadline deadline = Deadline::in(10s);
-    while (feeds.server_handshake(at_, state) == 0) ASSERT_FALSE(deadline.passed());
+    while (feeds.accept(at_, state) == 0) ASSERT_FALSE(deadline.passed());
   }
   void accept() { accept(feeds_); }
 
