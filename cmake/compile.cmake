@@ -75,13 +75,14 @@ function(trireme_program target)
   set_property(GLOBAL APPEND PROPERTY TRIREME_PROGRAMS ${target})
 endfunction()
 
-# What headers instantiate takes longer than our own code; several files at a time do it once.
-option(TRIREME_UNITY "Compile files in groups: a whole build takes half the time, that of a small change longer" ON)
-function(trireme_compile_together target)
+# What headers instantiate takes longer than our own code; several files at a time do it once. How many is a balance:
+# larger groups make a whole build faster, and that of a small change slower.
+option(TRIREME_UNITY "Compile files in groups, which halves the time of a whole build" ON)
+function(trireme_compile_together target files)
   if(NOT TRIREME_UNITY)
     return()
   endif()
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${files})
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     # It takes a group's files for headers; and false alarms of GCC 12 on short strings.
     target_compile_options(${target} PRIVATE -Wno-subobject-linkage -Wno-array-bounds -Wno-stringop-overflow)

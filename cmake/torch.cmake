@@ -12,8 +12,8 @@ foreach(library ${TORCH_LIBRARIES})
 endforeach()
 target_link_libraries(trireme_torch PUBLIC $<INSTALL_INTERFACE:Trireme::libtorch>)  # wherever it is then: TriremeConfig.cmake
 target_include_directories(trireme_torch SYSTEM PUBLIC "$<BUILD_INTERFACE:${TORCH_INCLUDE_DIRS}>")
-target_precompile_headers(trireme_torch PRIVATE <torch/torch.h>)
-trireme_compile_together(trireme_torch)
+target_precompile_headers(trireme_torch PRIVATE <torch/torch.h> <nlohmann/json.hpp> <fmt/format.h> "src/net/asio.h")
+trireme_compile_together(trireme_torch 3)
 # Some LibTorch packages bring a copy of {fmt} of another version, and theirs is found first. Header-only, it needs no
 # library to match it.
 foreach(folder ${TORCH_INCLUDE_DIRS})

@@ -8,9 +8,9 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
-using State = CheckpointEntry::State;
+using EntryState = CheckpointEntry::State;
 
-CheckpointEntry entry(Step step, State state = State::kComplete, std::optional<double> score = {}) {
+CheckpointEntry entry(Step step, EntryState state = EntryState::kComplete, std::optional<double> score = {}) {
   return {.folder = std::to_string(step), .step = step, .state = state, .score = score};
 }
 
@@ -30,7 +30,7 @@ TEST(DecideRemovals, KeepsTheLast) {
 }
 
 TEST(DecideRemovals, KeepsTheBestTheEarlierOfEquals) {
-  const auto scored = [](Step step, double score) { return entry(step, State::kComplete, score); };
+  const auto scored = [](Step step, double score) { return entry(step, EntryState::kComplete, score); };
   EXPECT_THAT(removed({scored(1, 0.5), scored(2, 0.9), scored(3, 0.9), entry(4), scored(5, 0.1)},
                       {.keep_last = 1, .keep_best = 1}, 5),
               ElementsAre("1", "3", "4"));
@@ -39,7 +39,8 @@ TEST(DecideRemovals, KeepsTheBestTheEarlierOfEquals) {
 }
 
 TEST(DecideRemovals, NeverTakesWhatMayBeInProgressNorWhatItDoesNotUnderstand) {
-  EXPECT_THAT(removed({entry(1, State::kIncomplete), entry(2, State::kDamaged), entry(3), entry(4, State::kIncomplete)},
+  EXPECT_THAT(removed({entry(1, EntryState::kIncomplete), entry(2, EntryState::kDamaged), entry(3),
+                       entry(4, EntryState::kIncomplete)},
                       {.keep_last = 1}, 3),
               ElementsAre("1"));
 }
@@ -47,9 +48,9 @@ TEST(DecideRemovals, NeverTakesWhatMayBeInProgressNorWhatItDoesNotUnderstand) {
 TEST(DecideRemovals, NeverTakesTheOneJustWritten) {
   EXPECT_THAT(removed({entry(5), entry(8), entry(9), entry(10)}, {.keep_last = 2}, 5), ElementsAre("8"))
       << "a run that went back to an earlier step";
-  EXPECT_THAT(
-      removed({entry(4, State::kIncomplete), entry(5), entry(7, State::kIncomplete), entry(9)}, {.keep_last = 2}, 5),
-      ElementsAre("4"));
+  EXPECT_THAT(removed({entry(4, EntryState::kIncomplete), entry(5), entry(7, EntryState::kIncomplete), entry(9)},
+                      {.keep_last = 2}, 5),
+              ElementsAre("4"));
 }
 
 }  // namespace

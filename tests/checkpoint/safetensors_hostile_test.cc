@@ -169,7 +169,7 @@ std::string sound_file() {
 }
 
 /// One random change: bits, bytes that mean something in JSON, digits, cuts, copies, and the length of the header.
-void mutate(std::string& file, RandomStream& random) {
+void mutate_file(std::string& file, RandomStream& random) {
   static constexpr std::string_view kTelling = "{}[]\",:0123456789-eE.\\ \0ntf\xff";
   if (file.empty()) file = "{";
   const std::size_t at = random.below(file.size());
@@ -210,7 +210,7 @@ TEST(HostileSafetensors, MutationsAreParsedOrRefusedNeverWorse) {
   int refused = 0;
   for (int round = 0; round < 20'000; ++round) {
     std::string file = sound;
-    for (std::uint64_t changes = 1 + random.below(4); changes > 0; --changes) mutate(file, random);
+    for (std::uint64_t changes = 1 + random.below(4); changes > 0; --changes) mutate_file(file, random);
     // Half of the time the length is put right again, so that the change reaches what lies behind that check.
     if (random.below(2) == 0 && file.size() >= 8 + 36) {
       const std::uint64_t length = file.size() - 8 - 36;

@@ -83,9 +83,9 @@ TEST(ErrorFeedback, WithoutItThereIsNoMemory) {
 }
 
 TEST(ErrorFeedback, WhatIsNotFiniteShowsOnceAndDoesNotStay) {
-  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  constexpr float kInf = std::numeric_limits<float>::infinity();
   for (const Spec& spec : kAllSpecs) {
-    for (const float bad : {std::numeric_limits<float>::quiet_NaN(), kInfinity, -kInfinity}) {
+    for (const float bad : {std::numeric_limits<float>::quiet_NaN(), kInf, -kInf}) {
       Sender sender{spec, 2 * kBlock + 9};
       std::vector<float> gradient = gradient_like(sender.count, 1);
       sender.send(1, gradient);

@@ -10,7 +10,7 @@
 namespace trireme::collective {
 namespace {
 
-constexpr std::size_t kLarge = (3u << 20) / sizeof(float);
+constexpr std::size_t kManyFloats = (3u << 20) / sizeof(float);
 
 struct AsyncTest : ::testing::TestWithParam<Road> {
   void on_ranks(std::uint32_t size, const std::function<void(Communicator& ranks)>& body) {
@@ -80,14 +80,14 @@ TEST_P(AsyncTest, BlockingCallsKeepTheirPlaceBehindStartedOnes) {
 TEST_P(AsyncTest, LargeMessagesInBothDirectionsAtOnce) {
   on_ranks(2, [](Communicator& ranks) {
     const Rank peer = 1 - ranks.rank();
-    const auto data = own(ranks, kLarge);
-    std::vector<float> got(kLarge);
+    const auto data = own(ranks, kManyFloats);
+    std::vector<float> got(kManyFloats);
     for (int i = 0; i < 3; ++i) {
       ranks.run({send(ConstArray(std::span(data)), peer), recv(Array(std::span(got)), peer)});
-      EXPECT_EQ(got, std::vector<float>(kLarge, static_cast<float>(peer)));
-      got.assign(kLarge, -1);
+      EXPECT_EQ(got, std::vector<float>(kManyFloats, static_cast<float>(peer)));
+      got.assign(kManyFloats, -1);
       ranks.run({recv(Array(std::span(got)), peer), send(ConstArray(std::span(data)), peer)});
-      EXPECT_EQ(got, std::vector<float>(kLarge, static_cast<float>(peer)));
+      EXPECT_EQ(got, std::vector<float>(kManyFloats, static_cast<float>(peer)));
     }
   });
 }
@@ -134,7 +134,7 @@ TEST_P(AsyncTest, SendsBeforeACollectiveAndTheirReceiptAfterIt) {
   on_ranks(3, [](Communicator& ranks) {
     const Rank right = (ranks.rank() + 1) % 3;
     const Rank left = (ranks.rank() + 2) % 3;
-    const auto gift = own(ranks, kLarge / 4);
+    const auto gift = own(ranks, kManyFloats / 4);
     Handle sent = ranks.start(send(ConstArray(std::span(gift)), right));
     auto data = own(ranks, 100'000);
     for (int i = 0; i < 3; ++i) ranks.run(all_reduce(std::span(data)));
@@ -197,8 +197,8 @@ TEST_P(AsyncTest, HandlesOfADestroyedCommunicatorEnd) {
                                                 ranks.options(rank, {.transport = GetParam().transport}));
   });
   EXPECT_EQ(problems, std::vector<std::string>(2));
-  std::vector<float> memory(kLarge, 1);
-  std::vector<float> other(kLarge);
+  std::vector<float> memory(kManyFloats, 1);
+  std::vector<float> other(kManyFloats);
   std::vector<Handle> handles;
   handles.push_back(both[0]->start(send(ConstArray(std::span(memory)), 1)));
   handles.push_back(both[0]->start(recv(Array(std::span(other)), 1)));
@@ -221,7 +221,7 @@ TEST_P(AsyncTest, ACommunicatorEndsInTheMiddleOfAMessage) {
     const auto problems = ranks.run([&](Rank rank) {
       auto communicator = std::make_unique<Communicator>(*ranks.endpoints[rank],
                                                          ranks.options(rank, {.transport = GetParam().transport}));
-      std::vector<float> memory(8 * kLarge, 1);
+      std::vector<float> memory(8 * kManyFloats, 1);
       Handle handle =
           communicator->start(rank == 0 ? send(ConstArray(std::span(memory)), 1) : recv(Array(std::span(memory)), 0));
       if (rank == leaver) {
@@ -249,7 +249,7 @@ TEST_P(AsyncTest, AMessageThatNobodyTakesEndsAtItsDeadline) {
       EXPECT_THROW(communicator.run(barrier()), Error);  // rank 0 never comes
       return;
     }
-    std::vector<float> data(kLarge, 1);
+    std::vector<float> data(kManyFloats, 1);
     expect_ends_within(10s, [&] {
       EXPECT_FAILS(communicator.run(send(ConstArray(std::span(data)), 1)), Timeout, "send of", "to rank 1");
     });

@@ -10,8 +10,8 @@ namespace trireme::collective {
 namespace {
 
 constexpr const char* kCable = "trireme0";
-constexpr std::uint32_t kRanks = 4;
-constexpr std::size_t kCount = 2u << 20;  // 8 MiB of floats
+constexpr std::uint32_t kHostRanks = 4;
+constexpr std::size_t kHostCount = 2u << 20;  // 8 MiB of floats
 
 std::string address_of(Rank rank) { return rank < 2 ? "10.99.0.1" : "10.99.0.2"; }
 
@@ -46,12 +46,12 @@ CableTraffic traffic_of(Communicator& ranks, Work work) {
 }
 
 void expect_each_sum_once(Communicator& ranks) {
-  const auto expected = slow_reduction(DType::kF32, ReduceOp::kSum, kCount / 8, kRanks);
-  auto data = test_input(DType::kF32, kCount / 8, ranks.rank());
-  data.resize(kCount * sizeof(float));  // the rest is zero
+  const auto expected = slow_reduction(DType::kF32, ReduceOp::kSum, kHostCount / 8, kHostRanks);
+  auto data = test_input(DType::kF32, kHostCount / 8, ranks.rank());
+  data.resize(kHostCount * sizeof(float));  // the rest is zero
   const std::uint64_t sent = ranks.traffic().sent_bytes;
   const CableTraffic traffic =
-      traffic_of(ranks, [&] { ranks.run(all_reduce(Array(DType::kF32, data.data(), kCount))); });
+      traffic_of(ranks, [&] { ranks.run(all_reduce(Array(DType::kF32, data.data(), kHostCount))); });
   EXPECT_EQ(difference(DType::kF32, expected, Bytes(data).first(expected.size())), "");
   // The size of the data once in each direction; all pairs of ranks would make it twice.
   EXPECT_GT(traffic.sent, data.size());
@@ -96,7 +96,7 @@ void be_a_rank(Rank rank, Talk& test) {
 
 TEST(Hosts, TheNetworkCarriesEachSumOnce) {
   std::vector<Process> ranks;
-  for (Rank rank = 0; rank < kRanks; ++rank) {
+  for (Rank rank = 0; rank < kHostRanks; ++rank) {
     ranks.emplace_back([rank](Talk& test) { be_a_rank(rank, test); });
   }
   const auto tell_all = [&](const nlohmann::json& words) {
@@ -125,7 +125,7 @@ TEST(Hosts, TheNetworkCarriesEachSumOnce) {
 
   // The cable is pulled: nobody's connection ends, nothing comes any more.
   tell_all("pull it");
-  for (Rank rank = 0; rank < kRanks; ++rank) {
+  for (Rank rank = 0; rank < kHostRanks; ++rank) {
     const std::string problem = ranks[rank].talk().hear();
     EXPECT_NE(problem.find(rank < 2 ? "rank 2" : "rank 0"), std::string::npos) << rank << ": " << problem;
   }

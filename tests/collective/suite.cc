@@ -15,13 +15,13 @@ namespace trireme::collective {
 namespace {
 
 constexpr std::size_t kPage = 4096;
-constexpr std::size_t kLarge = 3u << 20;
+constexpr std::size_t kLargeBytes = 3u << 20;
 constexpr std::byte kUntouched{0xa5};
 
 /// Elements in memory that begins at any address, with a strip behind them that nobody may touch.
-class Memory {
+class TestMemory {
  public:
-  Memory(DType dtype, std::size_t count, std::size_t misalignment)
+  TestMemory(DType dtype, std::size_t count, std::size_t misalignment)
       : dtype_(dtype), count_(count), at_(misalignment), bytes_(at_ + size() + kStrip, kUntouched) {}
 
   Array array() { return part(0, count_); }
@@ -111,9 +111,9 @@ class Walk {
       dtype_ = dtype;
       const std::size_t element = size_of(dtype);
       for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{1013}, kPage / element - 1,
-                                      kPage / element + 1, kLarge / element + 1}) {
+                                      kPage / element + 1, kLargeBytes / element + 1}) {
         count_ = count;
-        const bool few = count > kLarge / element && scope_.large == Scope::Large::kFew;
+        const bool few = count > kLargeBytes / element && scope_.large == Scope::Large::kFew;
         for (const ReduceOp op : all_ops()) {
           const bool chosen = dtype == DType::kF32 || (op == ReduceOp::kSum && dtype == DType::kBF16);
           if (!few || chosen) reductions(op);
@@ -129,21 +129,21 @@ class Walk {
     const auto input = test_input(dtype_, count_, rank_);
     const ReduceOptions options{.op = op};
     {
-      Memory in = memory(count_, input);
-      Memory out = memory(count_);
+      TestMemory in = memory(count_, input);
+      TestMemory out = memory(count_);
       run(all_reduce(in.array(), out.array(), options));
       compare(*expected, out);
       compare(input, in);
     }
     {
-      Memory data = memory(count_, input);
+      TestMemory data = memory(count_, input);
       run(all_reduce(data.array(), options));
       compare(*expected, data);
     }
     {
       const Rank root = next_root();
-      Memory in = memory(count_, input);
-      Memory out = memory(rank_ == root ? count_ : 0);
+      TestMemory in = memory(count_, input);
+      TestMemory out = memory(rank_ == root ? count_ : 0);
       const bool in_place = salt_ % 2 == 0 && rank_ == root;
       run(reduce(in.array(), in_place ? in.array() : out.array(), root, options));
       if (rank_ == root) compare(*expected, in_place ? in : out);
@@ -158,8 +158,8 @@ class Walk {
   void scattered_reduction(Bytes expected, std::size_t total, const std::vector<std::size_t>& counts,
                            const ReduceOptions& options, bool in_place) {
     const auto at = positions(counts);
-    Memory in = memory(total, test_input(dtype_, total, rank_));
-    Memory out = memory(counts[rank_]);
+    TestMemory in = memory(total, test_input(dtype_, total, rank_));
+    TestMemory out = memory(counts[rank_]);
     const Array target = in_place ? in.part(at[rank_], counts[rank_]) : out.array();
     run(reduce_scatter(in.array(), target, options, in_place ? counts : std::vector<std::size_t>()));
     const std::size_t element = size_of(dtype_);
@@ -179,7 +179,7 @@ class Walk {
 
   void broadcasts() {
     const Rank root = next_root();
-    Memory data = memory(count_);
+    TestMemory data = memory(count_);
     if (rank_ == root) data.fill(test_input(dtype_, count_, rank_));
     run(broadcast(data.array(), root));
     compare(test_input(dtype_, count_, root), data);
@@ -198,8 +198,8 @@ class Walk {
     }
     const auto own = test_input(dtype_, own_count, rank_);
     {
-      Memory in = memory(own_count, own);
-      Memory out = memory(total);
+      TestMemory in = memory(own_count, own);
+      TestMemory out = memory(total);
       if (in_place) out.fill(own, at[rank_]);
       run(all_gather(in_place ? out.part(at[rank_], own_count) : in.array(), out.array(), given));
       compare(everything, out);
@@ -207,16 +207,16 @@ class Walk {
     const Rank root = next_root();
     const bool at_root = rank_ == root;
     {
-      Memory in = memory(own_count, own);
-      Memory out = memory(at_root ? total : 0);
+      TestMemory in = memory(own_count, own);
+      TestMemory out = memory(at_root ? total : 0);
       if (at_root) out.fill(own, at[rank_]);
       run(gather(at_root && in_place ? out.part(at[rank_], own_count) : in.array(), out.array(), root, given));
       if (at_root) compare(everything, out);
     }
     {
-      Memory in = memory(at_root ? total : 0);
+      TestMemory in = memory(at_root ? total : 0);
       if (at_root) in.fill(everything);
-      Memory out = memory(own_count);
+      TestMemory out = memory(own_count);
       const Array target = at_root && in_place ? in.part(at[rank_], own_count) : out.array();
       run(scatter(in.array(), target, root, given));
       compare(own, target.bytes());
@@ -229,9 +229,9 @@ class Walk {
     const std::size_t part = count_ / n_;
     const std::size_t element = size_of(dtype_);
     {
-      Memory data = memory(n_ * part, test_input(dtype_, n_ * part, rank_));
+      TestMemory data = memory(n_ * part, test_input(dtype_, n_ * part, rank_));
       run(all_to_all(data.array(), data.array()));
-      Memory expected = memory(n_ * part);
+      TestMemory expected = memory(n_ * part);
       for (Rank from = 0; from < n_; ++from) {
         const auto input = test_input(dtype_, n_ * part, from);
         expected.fill(Bytes(input).subspan(rank_ * part * element, part * element), from * part);
@@ -243,13 +243,13 @@ class Walk {
     std::vector<std::size_t> from(n_);
     for (Rank peer = 0; peer < n_; ++peer) from[peer] = give(peer)[rank_];
     const auto at = positions(from);
-    Memory expected = memory(at.back());
+    TestMemory expected = memory(at.back());
     for (Rank peer = 0; peer < n_; ++peer) {
       const auto input = test_input(dtype_, count_, peer);
       expected.fill(Bytes(input).subspan(positions(give(peer))[rank_] * element, from[peer] * element), at[peer]);
     }
-    Memory in = memory(count_, test_input(dtype_, count_, rank_));
-    Memory out = memory(at.back());
+    TestMemory in = memory(count_, test_input(dtype_, count_, rank_));
+    TestMemory out = memory(at.back());
     run(all_to_all(in.array(), out.array(), to, from));
     compare(expected.content(), out);
   }
@@ -257,15 +257,15 @@ class Walk {
   /// Everybody sends to the right and receives from the left, at the same time.
   void messages() {
     const Rank left = (rank_ + n_ - 1) % n_;
-    Memory in = memory(count_, test_input(dtype_, count_, rank_));
-    Memory out = memory(count_);
+    TestMemory in = memory(count_, test_input(dtype_, count_, rank_));
+    TestMemory out = memory(count_);
     doing_ = fmt::format("send and recv of {} {}", count_, name_of(dtype_));
     ranks_.run({send(in.array(), (rank_ + 1) % n_), recv(out.array(), left)});
     compare(test_input(dtype_, count_, left), out);
   }
 
-  Memory memory(std::size_t count, Bytes content = {}) {
-    Memory result(dtype_, count, salt_ % 3 == 0 ? 0 : 1 + salt_ % 7);
+  TestMemory memory(std::size_t count, Bytes content = {}) {
+    TestMemory result(dtype_, count, salt_ % 3 == 0 ? 0 : 1 + salt_ % 7);
     ++salt_;
     result.fill(content);
     return result;
@@ -283,7 +283,7 @@ class Walk {
     EXPECT_EQ(problem, "") << doing_ << ", rank " << rank_ << " of " << n_ << ", " << ranks_.transport();
   }
 
-  void compare(Bytes expected, const Memory& got) const {
+  void compare(Bytes expected, const TestMemory& got) const {
     compare(expected, got.content());
     EXPECT_TRUE(got.strip_is_untouched()) << doing_ << ", rank " << rank_ << " of " << n_;
   }

@@ -9,10 +9,9 @@
 #include <gtest/gtest.h>
 
 #include "collective/communicator.h"
+#include "tests/support/secret.h"
 
 namespace trireme::collective {
-
-inline const std::string kSecret = "for tests only, thirty-two bytes";
 
 /// Endpoints of so many ranks that live in this process.
 struct Ranks {

@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 /// Two images of 1x1 pixel and their labels, 3 and `last`.
-const std::string kImages("\0\0\10\3\0\0\0\2\0\0\0\1\0\0\0\1\5\6", 18);
+const std::string kTwoImages("\0\0\10\3\0\0\0\2\0\0\0\1\0\0\0\1\5\6", 18);
 std::string labels_with(char last) { return std::string("\0\0\10\1\0\0\0\2\3", 9) + last; }
 
 /// Folders a and b. The labels of a end in 4, those of b in 5, so that one sees which was read.
@@ -24,7 +24,7 @@ class MirrorsTest : public ::testing::Test {
   MirrorsTest() {
     for (const char* folder : {"a", "b"}) {
       std::filesystem::create_directory(folder_ / folder);
-      folder_.write(std::string(folder) + "/images", kImages);
+      folder_.write(std::string(folder) + "/images", kTwoImages);
     }
     folder_.write("a/labels", labels_with(4));
     folder_.write("b/labels", labels_with(5));
@@ -112,7 +112,7 @@ TEST_F(MirrorsTest, TruncatedPlainFile) { falls_over(labels_with(4).substr(0, 9)
 TEST_F(MirrorsTest, MalformedHeader) { falls_over("something else", "not an IDX file"); }
 
 TEST_F(MirrorsTest, ImagesThatAreNotAsManyAsTheLabels) {
-  std::string one = kImages;
+  std::string one = kTwoImages;
   one[7] = 1;
   folder_.write("a/images", one.substr(0, 17));
   EXPECT_EQ(load(), (Labels{3, 4}));

@@ -4,11 +4,10 @@
 
 #include "net/secure/handshake.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/support/secret.h"
 
 namespace trireme::net {
 namespace {
-
-const std::string kSecret = "the secret of these tests";
 
 /// A stream whose other end is a function of what was written so far.
 class PeerStream {

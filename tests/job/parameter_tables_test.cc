@@ -10,6 +10,7 @@
 #include "master/master.h"
 #include "ps/server.h"
 #include "tests/support/expect_fails.h"
+#include "tests/support/secret.h"
 #include "tests/support/temp_folder.h"
 
 namespace trireme::ps {
@@ -17,8 +18,6 @@ namespace {
 
 using ::testing::Each;
 using ::testing::FloatEq;
-
-const std::string kSecret = "the secret of these tests";
 
 /// A parameter server with its membership, in this process.
 class TestServer {

@@ -7,11 +7,10 @@
 #include "master/master.h"
 #include "tests/support/eventually.h"
 #include "tests/support/expect_fails.h"
+#include "tests/support/secret.h"
 
 namespace trireme::master {
 namespace {
-
-const std::string kSecret = "the secret of these tests";
 
 /// A job without servers that survives the death of workers.
 class ElasticTest : public ::testing::Test {

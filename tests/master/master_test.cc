@@ -8,13 +8,12 @@
 #include "cluster/membership.h"
 #include "tests/support/eventually.h"
 #include "tests/support/expect_fails.h"
+#include "tests/support/secret.h"
 
 namespace trireme::master {
 namespace {
 
 using ::testing::HasSubstr;
-
-const std::string kSecret = "the secret of these tests";
 
 MasterOptions master_options(std::uint32_t workers, std::uint32_t servers) {
   return {.service = {.listener = {.name = "master", .secret = kSecret}},
@@ -73,7 +72,7 @@ class Inbox {
   cluster::ClockReport clocks_;
 };
 
-struct Member {
+struct Joined {
   Inbox inbox;
   std::unique_ptr<cluster::Membership> membership;
 };
@@ -109,11 +108,11 @@ struct MasterTest : ::testing::Test {
 
   net::EventLoop loop{"members"};
   Master master;
-  std::array<Member, 3> members;
+  std::array<Joined, 3> members;
 };
 
 TEST_F(MasterTest, EverybodyGetsTheSameView) {
-  for (const Member& member : members) {
+  for (const Joined& member : members) {
     EXPECT_EQ(member.membership->view().view, 1u);
     EXPECT_EQ(member.membership->view().workers.size(), 2u);
     ASSERT_EQ(member.membership->view().servers.size(), 1u);
@@ -187,7 +186,7 @@ TEST_F(MasterTest, EveryLeaseIsGivenOnce) {
 TEST_F(MasterTest, AStopReachesEverybodyOnce) {
   worker(0).set_plan({.steps = 10, .steps_per_epoch = 5, .batch = 100, .leased = true});
   worker(1).request_stop("the target is met");
-  for (Member& member : members) EXPECT_EQ(member.inbox.wait_stop(), 1);
+  for (Joined& member : members) EXPECT_EQ(member.inbox.wait_stop(), 1);
   EXPECT_TRUE(worker(0).lease({}).over);
   EXPECT_THAT(master.status().reason, HasSubstr("the target is met"));
 }

@@ -7,11 +7,11 @@
 #include "cluster/membership.h"
 #include "master/master.h"
 #include "tests/support/eventually.h"
+#include "tests/support/secret.h"
 
 namespace trireme::master {
 namespace {
 
-const std::string kSecret = "the secret of these tests";
 constexpr auto kAnswerWithin = 200ms;
 constexpr auto kAsksEvery = 20ms;  // at least: how often a member without a master looks for one
 

@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "net/connection.h"
 #include "net/service.h"
+#include "tests/support/secret.h"
 
 namespace trireme::net {
 
@@ -47,8 +48,6 @@ class EchoHandler : public RequestHandler {
 
   std::atomic<int> disconnects{0};
 };
-
-inline const std::string kSecret = "the secret of these tests";
 
 inline ServiceOptions echo_options() { return {.listener = {.name = "echo", .secret = kSecret}}; }
 

@@ -9,11 +9,11 @@
 #include "base/random.h"
 #include "ps/client.h"
 #include "ps/server.h"
+#include "tests/support/secret.h"
 
 namespace trireme::ps {
 namespace {
 
-const std::string kSecret = "the secret of these tests";
 constexpr std::size_t kValues = 20'000;
 constexpr Step kSteps = 200;
 

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "checkpoint/layout.h"
+#include "tests/support/eventually.h"
 #include "tests/support/expect_fails.h"
 #include "tests/support/temp_folder.h"
 
@@ -12,8 +13,6 @@ namespace trireme::ps {
 namespace {
 
 using ::testing::HasSubstr;
-
-constexpr auto kPatience = 60s;
 
 struct Ignore final : ChunkWaiter {
   void chunk_done(const ChunkReply& /*reply*/) override {}

@@ -7,15 +7,14 @@
 #include "base/error.h"
 #include "net/service.h"
 #include "ps/shard.h"
+#include "tests/support/eventually.h"
 #include "tests/support/expect_fails.h"
+#include "tests/support/secret.h"
 
 namespace trireme::ps {
 namespace {
 
 using ::testing::HasSubstr;
-
-const std::string kSecret = "the secret of these tests";
-constexpr auto kPatience = 60s;
 
 /// What a worker hears about its chunk: "done", or why not.
 class Waiter final : public ChunkWaiter {

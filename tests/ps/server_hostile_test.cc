@@ -3,11 +3,10 @@
 #include "ps/client.h"
 #include "ps/server.h"
 #include "tests/support/expect_fails.h"
+#include "tests/support/secret.h"
 
 namespace trireme::ps {
 namespace {
-
-const std::string kSecret = "the secret of these tests";
 
 OpenRequest good_open() {
   const cluster::ViewInfo view = cluster::first_view(1, {net::Address{}});

@@ -12,11 +12,11 @@
 #include "optim/update_rule.h"
 #include "ps/client.h"
 #include "tests/support/expect_fails.h"
+#include "tests/support/secret.h"
 
 namespace trireme::ps {
 namespace {
 
-const std::string kSecret = "the secret of these tests";
 const std::vector<TableSpec> kTables{{"weight", 50'000}, {"bias", 11}};
 const Client::TableOptions kAdam{.update = {.rule = optim::Rule::kAdam}, .placement = {.max_chunk_bytes = 16u << 10}};
 

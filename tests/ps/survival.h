@@ -20,15 +20,15 @@
 #include "cluster/assignment.h"
 #include "ps/client.h"
 #include "ps/server.h"
+#include "tests/support/eventually.h"
+#include "tests/support/secret.h"
 
 namespace trireme::ps {
 
 // A job of servers and workers as threads, without a master: what tests of its survival have in common.
 
-inline const std::string kSecret = "the secret of these tests";
 inline const std::vector<TableSpec> kTables{{"weight", 60'000}, {"bias", 11}, {"other", 20'000}};
 inline constexpr Lane kLanes = 4;
-inline constexpr auto kPatience = 30s;
 
 inline Client::TableOptions options_of(const Consistency& consistency, optim::Rule rule = optim::Rule::kAdam) {
   return {.update = {.rule = rule}, .consistency = consistency, .placement = {.max_chunk_bytes = 16u << 10}};

@@ -9,13 +9,13 @@
 namespace trireme::store {
 namespace {
 
-constexpr auto kCall = 450ms;  // for calls that are to fail
+constexpr auto kFailingCall = 450ms;  // for calls that are to fail
 
 std::unique_ptr<Store> open(const EtcdCluster& etcd, std::chrono::milliseconds call_within = 5s) {
   return open_store({.location = etcd.location("job"), .call_within = call_within});
 }
 
-/// `call`, which is allowed kCall, throws Timeout or IoError that names etcd's advice, and does not hang.
+/// `call`, which is allowed kFailingCall, throws Timeout or IoError that names etcd's advice, and does not hang.
 template <typename F>
 void expect_gives_up(const F& call) {
   expect_ends_within(10s, [&] {
@@ -57,7 +57,7 @@ TEST(EtcdLocation, IsReadFromText) {
 TEST(EtcdStore, OutlivesAMemberAndFailsInTimeWithoutAMajority) {
   EtcdCluster etcd({.members = 3});
   const auto store = open(etcd);
-  auto leader = open(etcd, kCall)->campaign({.ttl = 1s});
+  auto leader = open(etcd, kFailingCall)->campaign({.ttl = 1s});
   leader->commit({{"key", "1"}});
   etcd.kill(0);                                                    // the one that was asked so far
   outlast_lease(etcd, 1s);                                         // which is to be renewed elsewhere
@@ -67,8 +67,8 @@ TEST(EtcdStore, OutlivesAMemberAndFailsInTimeWithoutAMajority) {
 
   etcd.kill(1);
   expect_gives_up([&] { leader->commit({{"key", "lost"}}); });
-  expect_gives_up([&] { open(etcd, kCall)->get("key"); });
-  expect_gives_up([&] { open(etcd, kCall)->campaign({.deadline = Deadline::in(kCall)}); });
+  expect_gives_up([&] { open(etcd, kFailingCall)->get("key"); });
+  expect_gives_up([&] { open(etcd, kFailingCall)->campaign({.deadline = Deadline::in(kFailingCall)}); });
   EXPECT_FALSE(leader->leading());
   leader = nullptr;
 
@@ -77,7 +77,7 @@ TEST(EtcdStore, OutlivesAMemberAndFailsInTimeWithoutAMajority) {
   ASSERT_NE(leader, nullptr);
   leader->commit({{"key", "3"}});
   etcd.stop(0);  // hangs, which looks different from outside
-  expect_gives_up([&] { open(etcd, kCall)->list(""); });
+  expect_gives_up([&] { open(etcd, kFailingCall)->list(""); });
   etcd.resume(0);
   EXPECT_EQ(store->get("key"), "3");
 }

@@ -13,10 +13,13 @@ namespace trireme {
 // Tests wait for conditions, never for a time to pass; a clock is read nowhere else. A limit is a promise of the README
 // (a death is noticed in a second, a hang in three), or else so long that only a hang takes it.
 
+/// So long that only a hang takes it, also on a busy machine.
+inline constexpr std::chrono::seconds kPatience = 60s;
+
 /// Waits until `condition()` holds; returns false if it did not within `time`. Looks again and again: what other
 /// threads and processes do does not wake us.
 template <typename Condition>
-[[nodiscard]] bool eventually(Condition condition, std::chrono::milliseconds time = 20s) {
+[[nodiscard]] bool eventually(Condition condition, std::chrono::milliseconds time = kPatience) {
   const Deadline deadline = Deadline::in(time);
   while (!condition()) {
     if (deadline.passed()) return false;

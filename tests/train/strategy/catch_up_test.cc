@@ -4,13 +4,12 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "tests/support/secret.h"
 #include "train/strategy/catch_up_client.h"
 #include "train/strategy/catch_up_server.h"
 
 namespace trireme {
 namespace {
-
-const std::string kSecret = "the secret of these tests";
 
 /// A state that every step adds its gradient to.
 class CatchUpTest : public ::testing::Test {
