@@ -15,7 +15,7 @@ unsigned char* as_unsigned(std::string& bytes) { return reinterpret_cast<unsigne
 }  // namespace
 
 std::string base64_encode(std::string_view bytes) {
-  std::string text((bytes.size() + 2) / 3 * 4 + 1, '\0');  // OpenSSL ends it with a zero
+  std::string text((bytes.size() + 2) / 3 * 4 + 1, '\0');  // OpenSSL appends a terminating zero
   const int size = EVP_EncodeBlock(as_unsigned(text), as_unsigned(bytes), static_cast<int>(bytes.size()));
   text.resize(static_cast<std::size_t>(size));
   return text;
@@ -27,7 +27,7 @@ std::string base64_decode(std::string_view text) {
   const bool padded_inside = text.substr(0, text.size() - padding).find('=') != std::string_view::npos;
   std::string bytes(text.size() / 4 * 3, '\0');
   const int size = EVP_DecodeBlock(as_unsigned(bytes), as_unsigned(text), static_cast<int>(text.size()));
-  // OpenSSL skips blanks at both ends, and then writes less than was asked for.
+  // OpenSSL skips blanks at both ends and then writes fewer bytes than expected.
   if (padded_inside || size != static_cast<int>(bytes.size())) fail<Corrupt>("a text that should be base64 is not");
   bytes.resize(bytes.size() - padding);
   return bytes;

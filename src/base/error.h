@@ -18,13 +18,13 @@ template <typename E, typename... Args>
 /// Throws IoError with `what` and the text of the current `errno`.
 [[noreturn]] void fail_errno(const std::string& what);
 
-/// Prints and aborts; see TRIREME_CHECK.
+/// Prints the failed check and aborts; see TRIREME_CHECK.
 [[noreturn]] void check_failed(const char* condition, const std::string& message, const char* file, int line);
 
 }  // namespace trireme
 
-/// A bug in Trireme itself, not a failure of its surroundings: say so and abort. In an elastic job the death of a
-/// process is a handled event; going on with broken invariants is not.
+/// Aborts with a message if `condition` is false: a bug in Trireme itself, not a failure of its environment. In an
+/// elastic job the death of a process is a handled event; going on with broken invariants is not.
 #define TRIREME_CHECK(condition, ...)                                                         \
   do {                                                                                        \
     if (!(condition)) [[unlikely]]                                                            \

@@ -26,14 +26,14 @@ class FileDescriptor {
   int descriptor_ = -1;
 };
 
-/// The whole file as bytes. Throws IoError naming the file.
+/// Returns the whole file as bytes. Throws IoError naming the file.
 std::string read_file(const std::filesystem::path& path);
 
-/// Replaces `path` by `content` so that a reader, or a crash, sees the old file or the new one, never a part: writes
-/// beside it, syncs, renames. Throws IoError naming the file.
+/// Replaces `path` by `content` so that a reader, even after a crash, sees the old file or the new one, never a part of
+/// it: writes a file beside it, syncs, renames. Throws IoError naming the file.
 void write_file_atomically(const std::filesystem::path& path, Bytes content);
 
-/// The same for content too large for one span: `write` is called with a sink that may be called many times.
+/// Does the same for content too large for one span: `write` is called with a sink that may be called many times.
 void write_file_atomically(const std::filesystem::path& path,
                            const std::function<void(const std::function<void(Bytes)>& sink)>& write);
 

@@ -17,7 +17,7 @@ void check_sizes(std::size_t from, std::size_t to) {
   TRIREME_CHECK(from == to, "{} numbers to convert, room for {}", from, to);
 }
 
-// BF16: the compiler inlines the scalar functions, which have no branches, and makes vectors of them.
+// BF16: the compiler inlines the scalar functions, which have no branches, and vectorises them.
 
 TRIREME_SIMD void widen_bf16(const std::uint16_t* __restrict from, float* __restrict to, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) to[i] = bf16_to_f32(from[i]);
@@ -27,12 +27,12 @@ TRIREME_SIMD void narrow_bf16(const float* __restrict from, std::uint16_t* __res
   for (std::size_t i = 0; i < count; ++i) to[i] = f32_to_bf16(from[i]);
 }
 
-// F16: x86 processors with AVX2 (since 2013) convert eight at once. Each function below does as many as it can that way
-// and says how many; the rest is for the scalar functions. The question to the processor is a load and a test.
+// F16: x86 processors with AVX2 (since 2013) convert eight at once. Each function below converts as many as it can that
+// way and returns how many; the scalar functions do the rest. Asking for the feature is a load and a test.
 
 #ifdef TRIREME_F16C
 
-bool has_f16c() { return __builtin_cpu_supports("avx2"); }  // none has it without F16C, which clang cannot ask for
+bool has_f16c() { return __builtin_cpu_supports("avx2"); }  // every AVX2 processor has F16C, which clang cannot query
 
 [[gnu::target("avx,f16c")]] std::size_t widen_eights(const std::uint16_t* from, float* to, std::size_t count) {
   std::size_t i = 0;

@@ -7,13 +7,13 @@
 // The two 16-bit floating-point types, as raw bits: F16 (IEEE 754 binary16: 1 sign, 5 exponent, 10 fraction bits) and
 // BF16 (the upper half of a float: 1, 8, 7).
 //
-// The way up is exact. The way down rounds to nearest, ties to even; what is too large becomes infinity. A NaN stays a
-// NaN of the same sign with the fraction bits that fit; to and from F16 (and on the way down to BF16) it is made quiet.
-// These are the bits that processors with such instructions give. All of it is integer arithmetic but for one addition
-// or multiplication whose result is a normal float, so that nothing depends on the instruction set or on whether the
-// processor flushes subnormal floats to zero.
+// Widening is exact. Narrowing rounds to nearest, ties to even; values too large become infinity. A NaN stays a NaN of
+// the same sign with the fraction bits that fit; converting to and from F16, or to BF16, makes it quiet. The results
+// are the bits that processors with such instructions give. Everything is integer arithmetic except one addition or
+// multiplication whose result is a normal float, so the results depend neither on the instruction set nor on whether
+// the processor flushes subnormal floats to zero.
 //
-// Any thread.
+// Thread-safe.
 
 namespace trireme {
 
@@ -33,12 +33,12 @@ inline float f16_to_f32(std::uint16_t half) {
 inline std::uint16_t f32_to_f16(float value) {
   constexpr std::uint32_t kRebias = (127 - 15) << 23;
   constexpr std::uint32_t kSmallestNormal = (127 - 14) << 23;  // 2^-14
-  constexpr std::uint32_t kTooLarge = (127 + 16) << 23;        // 2^16; from 65520 on, rounding gets there by itself
+  constexpr std::uint32_t kTooLarge = (127 + 16) << 23;        // 2^16; rounding takes 65520 and above there by itself
   constexpr std::uint32_t kInfinity = 255u << 23;
   const auto bits = std::bit_cast<std::uint32_t>(value);
   const std::uint32_t sign = (bits >> 16) & 0x8000u;
   const std::uint32_t magnitude = bits & 0x7fffffffu;
-  // Half a step less one, plus one if the last bit that stays is odd: carries exactly when rounding goes up.
+  // Half a step minus one, plus one if the last bit kept is odd: carries exactly when rounding goes up.
   const std::uint32_t normal = (magnitude - kRebias + 0x0fffu + ((magnitude >> 13) & 1u)) >> 13;
   // Floats in [0.5, 1) are 2^-24 apart, as subnormal halves are: the addition does the rounding.
   const std::uint32_t tiny = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + 0.5f) - 0x3f000000u;
@@ -56,8 +56,8 @@ inline std::uint16_t f32_to_bf16(float value) {
   return static_cast<std::uint16_t>((bits & 0x7fffffffu) > 0x7f800000u ? quiet : rounded);
 }
 
-/// Convert many at once, vectorised, with the bits of the functions above. `from` and `to` have the same size and do
-/// not overlap.
+/// Convert many values at once, vectorised, to the same bits as the functions above. `from` and `to` have the same size
+/// and do not overlap.
 void f16_to_f32(std::span<const std::uint16_t> from, std::span<float> to);
 void f32_to_f16(std::span<const float> from, std::span<std::uint16_t> to);
 void bf16_to_f32(std::span<const std::uint16_t> from, std::span<float> to);

@@ -19,7 +19,7 @@ class Sha256 {
 
   void add(Bytes bytes);
 
-  /// The digest as lower-case hexadecimal; ends the stream.
+  /// Returns the digest as lower-case hexadecimal and ends the stream.
   std::string hex();
 
  private:
@@ -29,13 +29,13 @@ class Sha256 {
 
 using Digest = std::array<std::byte, 32>;
 
-/// HMAC-SHA256 of `message` under `key`.
+/// Returns the HMAC-SHA256 of `message` under `key`.
 Digest hmac_sha256(Bytes key, Bytes message);
 
 /// Compares two digests in constant time.
 bool equal_digests(const Digest& a, const Digest& b);
 
-/// CRC-32C (Castagnoli), continuing from `crc`; 0 starts. Used in frames, TensorBoard records and checkpoints.
+/// Returns the CRC-32C (Castagnoli), continuing from `crc`; 0 starts. For frames, TensorBoard records and checkpoints.
 std::uint32_t crc32c(Bytes bytes, std::uint32_t crc = 0);
 
 }  // namespace trireme

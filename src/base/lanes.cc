@@ -61,9 +61,9 @@ std::vector<LaneRange> deal_lanes(Lane lanes, std::uint32_t workers) {
         "{} lanes cannot be dealt to {} workers: there must be at least one worker, and a lane for each", lanes,
         workers);
   }
-  // Split the largest share until there is one for each worker. That is optimal: to get every share down to s, all
-  // nodes larger than s must be split, and since children are smaller than their parent, these are split first.
-  // Among equals the last is split, so that the first workers hold the larger shares.
+  // Splits the largest share until there is one for each worker. That is optimal: to get every share down to s, all
+  // nodes larger than s must be split, and since children are smaller than their parent, these are split first. Among
+  // equals the last is split, so that the first workers hold the larger shares.
   const auto before = [](LaneRange a, LaneRange b) {
     return a.count != b.count ? a.count < b.count : a.first < b.first;
   };
@@ -83,12 +83,12 @@ std::vector<LaneRange> deal_lanes(Lane lanes, std::uint32_t workers) {
 
 namespace {
 
-/// Tries out all ways to deal the lanes of a node to neighbouring workers.
+/// Tries all ways to deal the lanes of a node to neighbouring workers.
 class Dealer {
  public:
   explicit Dealer(std::span<const double> costs) : costs_(costs) {}
 
-  /// The longest time that workers [from, to) need for `node`, dealt in the best way.
+  /// Returns the longest time that any of the workers [from, to) needs for its part of `node`, dealt in the best way.
   double longest(LaneRange node, std::size_t from, std::size_t to) {
     if (to - from == 1) return node.count * costs_[from];
     const auto [entry, fresh] = best_.try_emplace({node.first, node.count, from, to});
@@ -105,7 +105,7 @@ class Dealer {
     return best.longest;
   }
 
-  /// After `longest` of the same.
+  /// Appends the best deal to `dealt`. Call `longest` with the same arguments first.
   void deal(LaneRange node, std::size_t from, std::size_t to, std::vector<LaneRange>& dealt) const {
     if (to - from == 1) return dealt.push_back(node);
     const std::size_t cut = best_.at({node.first, node.count, from, to}).cut;
@@ -145,7 +145,7 @@ std::vector<LaneRange> deal_lanes(Lane lanes, std::span<const double> costs) {
 SampleRange lane_samples(std::uint64_t batch, Lane lanes, Lane lane) {
   TRIREME_CHECK(lane < lanes, "lane {} of {}", lane, lanes);
   const std::uint64_t size = batch / lanes;
-  const std::uint64_t larger = batch % lanes;  // so many lanes have one sample more
+  const std::uint64_t larger = batch % lanes;  // this many lanes have one sample more
   return {lane * size + std::min<std::uint64_t>(lane, larger), size + (lane < larger ? 1 : 0)};
 }
 
@@ -157,7 +157,7 @@ TRIREME_SIMD void add(const float* a, const float* b, float* out, std::size_t co
   for (std::size_t i = 0; i < count; ++i) out[i] = a[i] + b[i];
 }
 
-/// `tree_sum` of three or more. Apart from it so that only these take so much of the stack.
+/// `tree_sum` of three or more. A function of its own so that only these calls use so much stack.
 [[gnu::noinline]] void sum_blocks(Lane lanes, std::span<const Partial> partials, std::size_t begin,
                                   std::span<float> out) {
   const std::size_t block = FoldOrder::block_bytes(partials.size(), out.size_bytes()) / sizeof(float);
@@ -183,7 +183,7 @@ void tree_sum(Lane lanes, std::span<const Partial> partials, std::size_t begin, 
   if (out.empty()) return;
   if (partials.size() == 1) {
     std::memcpy(out.data(), partials[0].values + begin, out.size_bytes());
-  } else if (partials.size() == 2) {  // one order only: no need to look for it
+  } else if (partials.size() == 2) {  // only one order is possible
     add(partials[0].values + begin, partials[1].values + begin, out.data(), out.size());
   } else {
     sum_blocks(lanes, partials, begin, out);

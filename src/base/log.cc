@@ -39,7 +39,7 @@ spdlog::level::level_enum spdlog_level(LogLevel level) {
   return spdlog::level::err;
 }
 
-/// Appends `text` with every character escaped that could break the line or steer a terminal.
+/// Appends `text`, escaping every character that could break the line or control a terminal.
 void append_escaped(std::string& line, std::string_view text, bool quoted) {
   for (const char c : text) {
     const auto code = static_cast<unsigned char>(c);
@@ -88,12 +88,12 @@ std::string line_pattern(const std::string& role) {
   return pattern + "] %v";
 }
 
-/// One write per line, without a buffer in between: a process that is killed leaves its last words behind, and two that
+/// Writes each line with one system call and no buffer: a process that is killed loses no line, and two processes that
 /// share a file do not mix their lines.
 class FileSink : public spdlog::sinks::base_sink<std::mutex> {
  public:
   explicit FileSink(const std::filesystem::path& path) : path_(path) {
-    std::error_code ignored;  // if the folder is missing still, opening says so
+    std::error_code ignored;  // if the folder is still missing, opening the file fails and says so
     if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path(), ignored);
     file_ = FileDescriptor(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
     if (!file_)
@@ -108,7 +108,7 @@ class FileSink : public spdlog::sinks::base_sink<std::mutex> {
     while (!rest.empty()) {
       const ssize_t written = ::write(file_.get(), rest.data(), rest.size());
       if (written < 0 && errno == EINTR) continue;
-      // spdlog catches this and tells standard error, once a second at most.
+      // spdlog catches this and reports it on standard error, at most once a second.
       if (written < 0) throw spdlog::spdlog_ex("cannot write " + path_.string(), errno);
       rest.remove_prefix(static_cast<std::size_t>(written));
     }
@@ -131,8 +131,8 @@ std::shared_ptr<spdlog::logger> make_logger(const LogOptions& options) {
   return logger;
 }
 
-/// The logger in use. A holder of our own instead of spdlog's registry: callers keep a logger alive by their copy, so
-/// it can be replaced at any time under running threads.
+/// The logger in use. Our own holder instead of spdlog's registry: callers keep a logger alive by their copy, so it can
+/// be replaced at any time while other threads log.
 class Current {
  public:
   std::shared_ptr<spdlog::logger> get() {
@@ -165,7 +165,7 @@ void log(LogLevel level, EventKey event, std::string_view message, Fields fields
     if (!logger->should_log(spdlog_level(level))) return;
     const std::string line = format_event(event, message, fields);
     logger->log(spdlog_level(level), spdlog::string_view_t(line.data(), line.size()));
-  } catch (const std::exception& error) {  // no memory for the line: losing it is better than losing the caller
+  } catch (const std::exception& error) {  // out of memory: better to lose the line than the caller
     std::fputs(error.what(), stderr);
   }
 }

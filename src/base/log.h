@@ -10,24 +10,24 @@
 
 namespace trireme {
 
-// Logging is the one thing here that is process-wide: one spdlog logger. Every layer has to be able to report, also
-// from destructors and callbacks that receive nothing, and a process has one log however many objects live in it.
-// Nothing reads the log back, so no decision can come to depend on it.
+// Logging is the only process-wide state here: one spdlog logger. Every layer must be able to report, even from
+// destructors and callbacks without a context, and a process has one log however many objects live in it. Nothing reads
+// the log back, so no decision can depend on it.
 
 enum class LogLevel { kDebug, kInfo, kWarn, kError };
 
 struct LogOptions {
-  std::string role = {};            ///< who speaks: "worker 1"; empty = leave it out
-  std::filesystem::path file = {};  ///< appended to, folders are made; empty = no file
+  std::string role = {};            ///< the process that logs: "worker 1"; empty = leave it out
+  std::filesystem::path file = {};  ///< appended to; its folders are created; empty = no file
   LogLevel level = LogLevel::kInfo;
   bool to_stderr = true;
 };
 
-/// Sends what is logged from now on where `options` say, and no longer where it went before. Before the first call,
-/// warnings and errors go to standard error. Throws IoError if the file cannot be opened (the old place then stays).
+/// Sends all later lines to where `options` say instead of where they went before. Before the first call, warnings and
+/// errors go to standard error. Throws IoError if the file cannot be opened (nothing changes then).
 void set_up_logging(const LogOptions& options);
 
-/// One `key=value` of a log line. Borrows its texts: meant to be written inside the call only.
+/// One `key=value` of a log line. Borrows its texts: construct it only in the call that uses it.
 struct Field {
   using Value = std::variant<bool, std::int64_t, std::uint64_t, float, double, std::string_view>;
 
@@ -55,13 +55,14 @@ struct Field {
 
 using Fields = std::initializer_list<Field>;
 
-/// The kind of thing that happened, in snake_case: `view_formed`. Messages are for people and may be reworded; a key is
-/// a promise to whatever watches the log, tests included. docs/events.md lists them all (tools/check_events). Made of a
-/// literal only; one that is not snake_case does not compile.
+/// The kind of event, in snake_case: `view_formed`. Messages are for people and may be reworded; keys are stable, for
+/// programs and tests that read the log. docs/events.md lists them all (tools/check_events). Made from a literal only;
+/// one that is not snake_case does not compile.
 class EventKey {
  public:
   consteval EventKey(const char* text) : text_(text) {  // NOLINT(google-explicit-constructor): a literal is a key
-    bool word = false;  // a letter or digit stands before: no underscore at the start, at the end, or twice in a row
+    bool word = false;  // the previous character is a letter or digit: no underscore at the start, at the end, or twice
+                        // in a row
     for (const char c : text_) {
       if (c == '_' ? !word : !((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'))) throw "an event key is snake_case";
       word = c != '_';
@@ -76,10 +77,10 @@ class EventKey {
 };
 
 /// Writes one line: `2026-03-01T09:15:02.123Z info    [worker 1] joined the job event=joined view=1 servers=2`. Times
-/// are UTC. The message is fixed text: what varies are the fields, so that both people and programs can look for it.
+/// are UTC. The message is fixed text; what varies is in the fields, so that people and programs can search for it.
 ///
-/// From any thread; lines never mix. Never throws. Handed to the system when the call returns, so a killed process
-/// loses no line.
+/// Thread-safe; lines never mix. Never throws. The line has reached the kernel when the call returns, so a killed
+/// process loses none.
 void log(LogLevel level, EventKey event, std::string_view message, Fields fields = {});
 
 inline void log_debug(EventKey event, std::string_view message, Fields fields = {}) {
@@ -95,8 +96,8 @@ inline void log_error(EventKey event, std::string_view message, Fields fields = 
   log(LogLevel::kError, event, message, fields);
 }
 
-/// Returns message, key and fields as they stand in the line, on one line whatever they contain: control characters are
-/// escaped (`\n`, `\x1b`); a value that is empty or has a space, `=` or a quote in it is quoted.
+/// Returns message, key and fields as they appear in the log, always on one line: control characters are escaped (`\n`,
+/// `\x1b`); a value that is empty or contains a space, `=` or a quote is quoted.
 std::string format_event(EventKey event, std::string_view message, Fields fields);
 
 }  // namespace trireme

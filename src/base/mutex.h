@@ -7,30 +7,30 @@
 
 #include "trireme/deadline.h"
 
-// What a lock guards is written in the code, and Clang checks it (tools/check_thread_safety). For GCC these are empty.
+// The code states what each lock guards, and Clang checks it (tools/check_thread_safety). For GCC these are empty.
 #ifdef __clang__
 #define TRIREME_THREAD_ANNOTATION(...) __attribute__((__VA_ARGS__))
 #else
 #define TRIREME_THREAD_ANNOTATION(...)
 #endif
 
-/// Of a member: read and written only by who holds this mutex.
+/// On a member: only the holder of this mutex reads and writes it.
 #define TRIREME_GUARDED_BY(mutex) TRIREME_THREAD_ANNOTATION(guarded_by(mutex))
-/// Of a function, or of a lambda after its parameters: the caller holds these mutexes, before and after.
+/// On a function, or on a lambda after its parameters: the caller holds these mutexes before and after the call.
 #define TRIREME_REQUIRES(...) TRIREME_THREAD_ANNOTATION(requires_capability(__VA_ARGS__))
-/// Of a function that locks these mutexes itself: the caller must not hold them.
+/// On a function that locks these mutexes itself: the caller must not hold them.
 #define TRIREME_EXCLUDES(...) TRIREME_THREAD_ANNOTATION(locks_excluded(__VA_ARGS__))
-/// Of a function: returns with these mutexes locked; with them unlocked; with them locked if the result is `result`.
+/// On a function: returns with these mutexes locked; with them unlocked; with them locked if the result is `result`.
 #define TRIREME_ACQUIRE(...) TRIREME_THREAD_ANNOTATION(acquire_capability(__VA_ARGS__))
 #define TRIREME_RELEASE(...) TRIREME_THREAD_ANNOTATION(release_capability(__VA_ARGS__))
 #define TRIREME_TRY_ACQUIRE(...) TRIREME_THREAD_ANNOTATION(try_acquire_capability(__VA_ARGS__))
-/// Of a class: a mutex; an object that holds one while it lives.
+/// On a class: a mutex; an object that holds one while it lives.
 #define TRIREME_CAPABILITY(name) TRIREME_THREAD_ANNOTATION(capability(name))
 #define TRIREME_SCOPED_CAPABILITY TRIREME_THREAD_ANNOTATION(scoped_lockable)
 
 namespace trireme {
 
-/// std::mutex, of which Clang knows who holds it. Not recursive. Usually locked by a MutexLock.
+/// std::mutex with annotations, so that Clang knows who holds it. Not recursive. Usually locked by a MutexLock.
 class TRIREME_CAPABILITY("mutex") Mutex {
  public:
   void lock() TRIREME_ACQUIRE() { mutex_.lock(); }
@@ -46,7 +46,7 @@ class TRIREME_CAPABILITY("mutex") Mutex {
   std::mutex mutex_;
 };
 
-/// As Mutex, but the thread that holds it may lock it again, and unlocks it as often.
+/// Like Mutex, but the thread that holds it may lock it again, and must unlock it as often.
 class TRIREME_CAPABILITY("mutex") RecursiveMutex {
  public:
   void lock() TRIREME_ACQUIRE() { mutex_.lock(); }
@@ -57,8 +57,8 @@ class TRIREME_CAPABILITY("mutex") RecursiveMutex {
   std::recursive_mutex mutex_;
 };
 
-/// Holds a mutex, of either kind, from its construction to the end of the scope: const MutexLock lock(mutex_);
-/// One thread uses it; unlock() and lock() let go of the mutex for a while, in turn.
+/// Holds a mutex of either kind from its construction to the end of the scope: `const MutexLock lock(mutex_);`. Not
+/// thread-safe. unlock() and then lock() release the mutex for a while.
 template <class AnyMutex>
 class TRIREME_SCOPED_CAPABILITY MutexLock {
  public:
@@ -90,23 +90,24 @@ class TRIREME_SCOPED_CAPABILITY MutexLock {
   bool held_ = true;
 };
 
-/// What Condition and StoppableCondition have in common. Thread-safe.
+/// What Condition and StoppableCondition share. Thread-safe.
 template <class Variable>
 class BasicCondition {
  public:
-  /// Wakes one, or all, who wait now. With or without the mutex; what is waited for changes only with it.
+  /// Wake one waiting thread, or all. The caller need not hold the mutex, but must have held it to change the
+  /// condition.
   void notify_one() noexcept { variable_.notify_one(); }
   void notify_all() noexcept { variable_.notify_all(); }
 
-  /// Blocks until `predicate()`, letting go of `mutex` meanwhile. The predicate is called with `mutex`; what it reads
-  /// may change only with it, followed by a notification.
+  /// Blocks until `predicate()` is true; releases `mutex` while it waits. The predicate runs with `mutex` held; what it
+  /// reads may change only under `mutex`, followed by a notification.
   template <class Predicate>
   void wait(Mutex& mutex, Predicate predicate) TRIREME_REQUIRES(mutex) {
     Adopted lock(mutex);
     variable_.wait(lock, std::move(predicate));
   }
 
-  /// As above, but no longer than `deadline`; returns what the predicate said last.
+  /// Same, but waits no longer than `deadline`; returns the last result of the predicate.
   template <class Predicate>
   bool wait(Mutex& mutex, Deadline deadline, Predicate predicate) TRIREME_REQUIRES(mutex) {
     Adopted lock(mutex);
@@ -114,7 +115,7 @@ class BasicCondition {
   }
 
  protected:
-  /// The caller's mutex in the form that std's condition variables want, given back as it was.
+  /// The caller's mutex in the form that std's condition variables want; still locked afterwards.
   class Adopted : public std::unique_lock<std::mutex> {
    public:
     explicit Adopted(Mutex& mutex) : std::unique_lock<std::mutex>(mutex.mutex_, std::adopt_lock) {}
@@ -126,22 +127,22 @@ class BasicCondition {
   Variable variable_;
 };
 
-/// Threads that hold a Mutex wait on it until something is true, or until a deadline.
+/// What threads that hold a Mutex wait on until a predicate is true or a deadline passes.
 using Condition = BasicCondition<std::condition_variable>;
 
-/// A Condition whose waits can also be ended by a stop token; each wait costs a little more.
+/// A Condition whose waits a stop token can end; each wait costs a little more.
 class StoppableCondition : public BasicCondition<std::condition_variable_any> {
  public:
   using BasicCondition::wait;
 
-  /// Blocks until `predicate()`, or until `stop` is requested; returns what the predicate said last.
+  /// Blocks until `predicate()` is true or `stop` is requested; returns the last result of the predicate.
   template <class Predicate>
   bool wait(Mutex& mutex, std::stop_token stop, Predicate predicate) TRIREME_REQUIRES(mutex) {
     Adopted lock(mutex);
     return variable_.wait(lock, std::move(stop), std::move(predicate));
   }
 
-  /// As above, but no longer than `deadline`.
+  /// Same, but waits no longer than `deadline`.
   template <class Predicate>
   bool wait(Mutex& mutex, std::stop_token stop, Deadline deadline, Predicate predicate) TRIREME_REQUIRES(mutex) {
     Adopted lock(mutex);
@@ -149,7 +150,7 @@ class StoppableCondition : public BasicCondition<std::condition_variable_any> {
   }
 };
 
-/// Sleeps until `time`, or until `stop` is requested; returns whether it was.
+/// Sleeps until `time` or until `stop` is requested; returns whether it was requested.
 inline bool sleep_until(std::stop_token stop, Deadline::Clock::time_point time) {
   std::mutex mutex;
   std::unique_lock lock(mutex);
@@ -157,7 +158,7 @@ inline bool sleep_until(std::stop_token stop, Deadline::Clock::time_point time) 
   return stop.stop_requested();
 }
 
-/// As above, for `time`.
+/// Same, for a duration of `time`.
 inline bool sleep_for(std::stop_token stop, Deadline::Clock::duration time) {
   return sleep_until(std::move(stop), Deadline::Clock::now() + time);
 }

@@ -1,11 +1,11 @@
 #pragma once
 
-// Two marks for loops over floats that the compiler vectorises.
+// Two macros for loops over floats that the compiler vectorises.
 //
 // TRIREME_SIMD before a function compiles it for AVX-512, AVX2 and the base instruction set; the loader picks one when
-// the program starts. Empty where that is not to be had: other processors, compilers without it, and under
-// AddressSanitizer or ThreadSanitizer, whose runtime is not up yet when the loader asks. All versions give the same
-// bits as long as the file is compiled with -ffp-contract=off: AVX-512 and AVX2 hosts would fuse a * b + c otherwise.
+// the program starts. Empty where that is not available: other processors, compilers without it, and AddressSanitizer
+// or ThreadSanitizer, whose runtime is not ready yet when the loader chooses. All versions give the same bits as long
+// as the file is compiled with -ffp-contract=off: otherwise AVX-512 and AVX2 versions would fuse a * b + c.
 //
 // TRIREME_INDEPENDENT before a loop promises that no iteration reads what another one writes. Unlike __restrict it
 // allows in-place work, where element i is read and written by iteration i.

@@ -6,10 +6,10 @@
 
 namespace trireme {
 
-/// The candidate closest to `word` by edit distance, if it is close enough to be a typo; else empty.
+/// Returns the candidate closest to `word` by edit distance if it is close enough to be a typo, else an empty string.
 std::string closest(std::string_view word, const std::vector<std::string>& candidates);
 
-/// ` (did you mean 'lenet'?)` or empty: for the end of an error message.
+/// Returns ` (did you mean 'lenet'?)` or an empty string: for the end of an error message.
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates);
 
 }  // namespace trireme

@@ -7,8 +7,8 @@
 
 namespace trireme {
 
-/// How many threads a worker computes with unless told: by lanes, not by workers, because results may depend on it; one
-/// core is left to servers and the network.
+/// Returns the default number of compute threads of a worker. Depends on lanes, not on workers, because results may
+/// depend on it; one core is left to servers and the network.
 inline int threads_per_worker(Lane lanes) {
   const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   return std::max(1, (cores - 1) / static_cast<int>(std::max<Lane>(1, lanes)));

@@ -20,16 +20,16 @@ Process process_of(const StepEvent& event) { return {event.slot, event.pid}; }
 bool begins(const StepEvent& event) { return event.kind == StepEvent::Kind::kBegin; }
 double seconds_between(std::int64_t from, std::int64_t to) { return static_cast<double>(to - from) / 1e9; }
 
-/// What a step is called where it is counted: units have a name of their own.
+/// Returns the number under which a step is counted: units have their own.
 std::uint64_t key_of(const StepEvent& event) { return event.unit.value_or(event.step); }
 
-/// A step in one view, by whoever took part.
+/// A step in one view, with the processes that took part.
 struct Attempt {
   std::vector<LaneRange> begun;
   std::vector<std::pair<Process, LaneRange>> committed;
 };
 
-/// All about the synchronous steps of a run.
+/// All synchronous steps of a run.
 struct History {
   explicit History(Events events) {
     std::map<std::pair<Process, Step>, View> begun_in;  // a commit belongs to the view where its process began the step
@@ -46,8 +46,8 @@ struct History {
     }
   }
 
-  /// Whether what `attempt` of `view` made was there when the step was begun again: one of those who had it was, and
-  /// has not gone back.
+  /// Returns whether the effect of `attempt` in `view` still existed when the step was begun again: a process that had
+  /// it was there, and had not rolled back.
   bool lived_on(const std::map<View, Attempt>& attempts, View view, const Attempt& attempt, bool rolls_back) const {
     const auto again = std::find_if(attempts.upper_bound(view), attempts.end(),
                                     [](const auto& entry) { return !entry.second.begun.empty(); });
@@ -63,7 +63,7 @@ struct History {
 
 bool covers(const LaneRange& range, Lane lane) { return lane >= range.first && lane < range.end(); }
 
-/// Collects what the audit finds.
+/// Collects the findings of the audit.
 class Findings {
  public:
   void missing(std::uint64_t samples, const std::string& what) {
@@ -97,7 +97,7 @@ void audit_lane(const std::map<View, Attempt>& attempts, const History& history,
 
 WorkAudit audit_units(Events events, const WorkPlan& plan) {
   std::map<std::uint64_t, std::uint64_t> effects;
-  std::set<std::uint64_t> before;  // had taken effect when they were done again: who did that died before it could say
+  std::set<std::uint64_t> before;  // took effect before: the process died before it could record it
   for (const StepEvent& event : events) {
     if (event.kind == StepEvent::Kind::kCommit) ++effects[key_of(event)];
     if (event.kind == StepEvent::Kind::kRepeat) before.insert(key_of(event));

@@ -12,11 +12,11 @@
 
 namespace trireme::chaos {
 
-// What faults did to a training, from the traces of its steps. Pure functions; events are in the order of time.
+// The effects of faults on a training, from the traces of its steps. Pure functions; events are in time order.
 
 using Events = std::span<const observe::StepEvent>;
 
-/// A fault that has happened.
+/// A fault that was injected.
 struct InjectedFault {
   Fault fault;
   std::int64_t at = 0;                           ///< as in StepEvent
@@ -25,27 +25,27 @@ struct InjectedFault {
   std::optional<std::int64_t> replaced_at = {};  ///< when another process was first seen in its place
 };
 
-/// How training went on after a fault.
+/// How training continued after a fault.
 struct Recovery {
   InjectedFault injected;
-  std::optional<double> seconds;       ///< until a step that needed the recovery took effect; nothing: none did
+  std::optional<double> seconds;       ///< until a step that needed the recovery took effect; nullopt: none did
   std::optional<double> back_seconds;  ///< until the victim, or its successor, took part again
-  std::uint64_t steps_redone = 0;      ///< begun before it and again after it; asynchronous: units
+  std::uint64_t steps_redone = 0;      ///< begun before the fault and again after it; asynchronous: units
 };
 
-/// `until` is the next fault, or the end: what happens later is not this one's doing. The step that tells of the
-/// recovery is the first that took effect in a later view; if there is no later view, the first that was begun after
-/// the fault.
+/// Evaluates one fault. `until` is the next fault, or the end: what happens later is not due to this one. The recovery
+/// is the first step that took effect in a later view; if there is no later view, the first that was begun after the
+/// fault.
 Recovery find_recovery(const InjectedFault& fault, Events events, std::int64_t until);
 
 std::vector<Recovery> find_recoveries(std::span<const InjectedFault> faults, Events events);
 
-/// What a run had to do.
+/// The work of a run.
 struct WorkPlan {
   Step steps = 0;
   Lane lanes = 1;
   bool leased = false;      ///< asynchronous: single units
-  bool rolls_back = false;  ///< local-sgd: those who live go back to the last average too, and do it again from there
+  bool rolls_back = false;  ///< local-sgd: survivors go back to the last average too, and continue from there
   std::function<std::uint64_t(Step, Lane)> samples = [](Step, Lane) { return 1; };
 };
 
@@ -55,31 +55,31 @@ struct WorkAudit {
   std::string first_problem = {};  ///< for people; empty: every sample was seen exactly as often as it should be
 };
 
-/// Whether every sample took effect exactly once. Synchronous: each lane of each step. What took effect only for
-/// processes that then died is gone with them: if it is done again, it still counts once. Asynchronous: each unit.
+/// Checks that every sample took effect exactly once. Synchronous: each lane of each step. What took effect only in
+/// processes that then died is lost with them: if it is repeated, it still counts once. Asynchronous: each unit.
 WorkAudit audit_work(Events events, const WorkPlan& plan);
 
 /// How far training got, and how fast.
 struct Pace {
-  double steps = 0;    ///< that took effect; each counts once, however often it was made
+  double steps = 0;    ///< that took effect; each counts once, however often it was computed
   double seconds = 0;  ///< from the first begin to the last effect
 
   double rate() const { return seconds > 0 ? steps / seconds : 0; }
 };
 Pace pace_of(Events events, Lane lanes);
 
-/// What one process held over time: medians of the first and of the last third of a soak.
+/// The resource usage of one process over time: medians of the first and of the last third of a soak.
 struct Growth {
   std::string process;
   std::string what;
   double first = 0;
   double last = 0;
-  double allowed = 0;  ///< the most that `last` may be
+  double allowed = 0;  ///< upper bound of `last`
 
   bool grown() const { return last > allowed; }
 };
 
-/// `growth_share` of the first, or `growth_floor` if that is more, may come on top.
+/// Allows a growth of `growth_share` of the first median, or of `growth_floor` if that is more.
 Growth judge_growth(std::string process, std::string what, const std::vector<double>& samples, double growth_share,
                     double growth_floor);
 

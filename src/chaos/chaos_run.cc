@@ -18,8 +18,8 @@ namespace {
 using observe::trace_clock;
 
 constexpr auto kLookAtProcesses = 50ms;
-constexpr auto kLastStep = 60s;       // to end politely
-constexpr std::size_t kRecent = 256;  // events before a fault that tell how things were
+constexpr auto kLastStep = 60s;       // time to end gracefully
+constexpr std::size_t kRecent = 256;  // events before a fault that show the state before it
 
 std::optional<double> accuracy_of(const nlohmann::json& result) {
   if (!result.is_object() || !result.value("test_accuracy", nlohmann::json()).is_number()) return std::nullopt;
@@ -81,7 +81,7 @@ class ChaosRun {
         fmt::format("{:.0f} steps in {:.1f} s; now with faults", report.reference->steps, report.reference->seconds));
   }
 
-  /// Politely at the time, less so later.
+  /// Stops the training when it is due: first gracefully, later by force.
   void stop_if_due(const ObservedRun& training, const Deadline& at) {
     if (!at.passed()) return;
     if (!asked_) training.ask_to_stop();
@@ -111,7 +111,7 @@ class ChaosRun {
     const nlohmann::json result = training.result();
     report.failure = training.failure();
     report.recoveries = find_recoveries(faults_, events);
-    if (!report.failure.empty()) {  // what still happened after the fault that ended it was no recovery
+    if (!report.failure.empty()) {  // what happened after the fault that ended the run was no recovery
       for (const PendingOperation& pending : pending_) report.recoveries[pending.number].seconds.reset();
     }
     report.pace = pace_of(events, options_.work.lanes);
@@ -135,10 +135,10 @@ class ChaosRun {
     return found == processes_.end() ? nullptr : &*found;
   }
 
-  /// A fault that has not been recovered from.
+  /// A fault from which the job has not recovered yet.
   struct PendingOperation {
-    std::size_t number = 0;       // in faults_
-    std::size_t first_event = 0;  // that matters for it
+    std::size_t number = 0;       // index in faults_
+    std::size_t first_event = 0;  // the first that matters for it
     Deadline give_up;
   };
 
@@ -152,7 +152,7 @@ class ChaosRun {
     });
   }
 
-  /// Training goes on, and the victim is there again.
+  /// Returns whether training goes on and the victim is back.
   bool has_recovered(const ObservedRun& training, const PendingOperation& pending) {
     InjectedFault& injected = faults_[pending.number];
     if (injector_->busy() && !options_.overlap) return false;
@@ -169,7 +169,7 @@ class ChaosRun {
     return injected.fault.role != FaultRole::kServer || holds_its_share(training, injected.fault.slot);
   }
 
-  /// Whether the server is one of the job's again, and all copies of parameters are there: another one may be hit.
+  /// Returns whether the server is back in the job and all copies of parameters exist: another one may be hit.
   bool holds_its_share(const ObservedRun& training, std::uint32_t server) {
     if (!next_question_.passed()) return false;
     next_question_ = Deadline::in(kLookAtProcesses);
@@ -197,7 +197,7 @@ class ChaosRun {
     const Fault fault = *due;
     processes_ = training.processes();
     const auto* victim = find_process(fault.role, fault.slot);
-    if (victim == nullptr && fault.role != FaultRole::kDisk) {  // it will come; if not, somebody else's turn
+    if (victim == nullptr && fault.role != FaultRole::kDisk) {  // wait for it; if it does not come, skip the fault
       if (!victim_by_) victim_by_ = Deadline::in(options_.patience);
       if (victim_by_->passed()) plan_.skipped();
       if (victim_by_->passed()) victim_by_.reset();
@@ -221,14 +221,14 @@ class ChaosRun {
   const ChaosOptions& options_;
   launch::SignalWatcher signals_;
   FaultPlan plan_;
-  std::optional<FaultInjector> injector_;  // before the processes: it may change what they see of the disk
+  std::optional<FaultInjector> injector_;  // before the processes: it may change which disk they see
   launch::Supervisor supervisor_;
-  std::vector<JobProcess> processes_;  // of the disturbed run, as last looked at
+  std::vector<JobProcess> processes_;  // of the disturbed run, at the last check
   Deadline next_look_ = Deadline::in(0s);
   std::vector<InjectedFault> faults_;
   std::vector<PendingOperation> pending_;
   std::optional<Deadline> victim_by_;
-  std::optional<Deadline> asked_;  // to stop; by when it has to
+  std::optional<Deadline> asked_;  // deadline of a requested stop
   UsageLog usage_;
   std::optional<launch::RunningJob> job_;  // the disturbed one
   Deadline next_question_ = Deadline::in(0s);

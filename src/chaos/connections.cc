@@ -53,7 +53,7 @@ Question make_question(std::uint16_t type, std::uint16_t flags, std::uint8_t fam
   return question;
 }
 
-/// Sends `question` and hands each message of the answer to `take`, until the end or an error, whose errno it returns.
+/// Sends `question` and passes each message of the answer to `take`, until the end or an error; returns its errno.
 template <typename Take>
 int ask(const FileDescriptor& socket, const Question& question, Take take) {
   if (::send(socket.get(), &question, sizeof question, 0) < 0) return errno;
@@ -85,7 +85,7 @@ std::set<std::uint32_t> sockets_of(pid_t pid) {
   return inodes;
 }
 
-/// 0 or an errno.
+/// Returns 0 or an errno.
 int destroy(const FileDescriptor& socket, std::uint8_t family, const inet_diag_sockid& id) {
   Question question = make_question(SOCK_DESTROY, NLM_F_ACK, family);
   question.body.id = id;

@@ -7,9 +7,9 @@
 namespace trireme::chaos {
 
 /// Cuts all TCP connections of a process, as a router that loses its table would: both ends get an error at their next
-/// use. The kernel does it (SOCK_DESTROY), so the process cannot tell it from the real thing. Connections within the
+/// use. The kernel does it (SOCK_DESTROY), so to the process it looks like a real failure. Connections within the
 /// machine that are not TCP (Unix sockets, shared memory) stay. Returns how many were cut. Throws IoError if this
-/// process may not do that (it takes CAP_NET_ADMIN, and CONFIG_INET_DIAG_DESTROY in the kernel).
+/// process lacks the permission (it takes CAP_NET_ADMIN, and CONFIG_INET_DIAG_DESTROY in the kernel).
 std::size_t cut_connections(pid_t pid);
 
 /// Throws IoError as `cut_connections` would, without cutting anything.

@@ -16,7 +16,7 @@ constexpr auto kPause = 90ms;
 
 FileDescriptor open_process(pid_t pid) { return FileDescriptor(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0U))); }
 
-/// False if the process has ended.
+/// Returns false if the process has ended.
 bool send(const FileDescriptor& process, int signal) {
   return process && ::syscall(SYS_pidfd_send_signal, process.get(), signal, nullptr, 0U) == 0;
 }

@@ -16,37 +16,37 @@
 namespace trireme::chaos {
 
 struct FaultInjectorOptions {
-  std::chrono::milliseconds stop_for = 5s;  ///< how long a stopped process is stopped, a slow one slow, a disk full
+  std::chrono::milliseconds stop_for = 5s;  ///< how long a process stays stopped or slow, or a disk full
   std::filesystem::path disk = {};          ///< the folder whose disk may fill up; empty: none
 };
 
-/// Does harm to processes, and ends what lasts only for a while. No threads of its own: call `tick` often. Whoever is
-/// stopped goes on when it is destroyed.
+/// Injects faults into processes, and ends those that last only for a while. Has no thread: call `tick` often. The
+/// destructor resumes stopped processes.
 class FaultInjector {
  public:
-  /// Throws IoError where a disk that fills up cannot be made.
+  /// Throws IoError if a disk that fills up cannot be created.
   explicit FaultInjector(const FaultInjectorOptions& options);
   ~FaultInjector();
   FaultInjector(const FaultInjector&) = delete;
   FaultInjector& operator=(const FaultInjector&) = delete;
 
-  /// Lets it happen now, to `pid` (not of kDiskFull). Returns what was done, for people. Throws IoError if it cannot be
-  /// done here; a process that has just ended is no error.
+  /// Injects a fault now, into `pid` (unused for kDiskFull). Returns what was done, for people. Throws IoError if it is
+  /// impossible here; a process that has just ended is no error.
   std::string inject(FaultKind kind, pid_t pid);
 
-  /// Stops and continues whom the time has come for. Every 10 ms or so.
+  /// Stops and resumes the processes that are due. Call it every 10 ms or so.
   void tick();
 
-  /// Something that was injected goes on.
+  /// Returns whether an injected fault still lasts.
   bool busy() const { return !lasting_.empty(); }
 
  private:
   struct Lasting {
     FaultKind kind = FaultKind::kStop;
-    FileDescriptor process;  // a pidfd: another process that gets the number is safe
+    FileDescriptor process;  // a pidfd: safe if the number is reused
     Deadline until;
     bool stopped = true;
-    Deadline::Clock::time_point since = Deadline::Clock::now();  // it is stopped, or not
+    Deadline::Clock::time_point since = Deadline::Clock::now();  // of the current state, stopped or not
   };
 
   static void end(Lasting& lasting, std::optional<FullDisk>& disk);

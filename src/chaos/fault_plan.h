@@ -14,25 +14,25 @@ enum class FaultKind {
   kKill,      ///< SIGKILL
   kStop,      ///< SIGSTOP, and SIGCONT after a while
   kCut,       ///< the TCP connections of the process are cut
-  kSlow,      ///< it gets a tenth of its time for a while
-  kDiskFull,  ///< checkpoints cannot be written for a while; happens to the job, not to a process
+  kSlow,      ///< it gets a tenth of its CPU time for a while
+  kDiskFull,  ///< checkpoints cannot be written for a while; affects the job, not a process
 };
 
-/// To whom it happens.
+/// What a fault hits.
 enum class FaultRole { kWorker, kServer, kMaster, kDisk };
 
 std::string to_string(FaultKind kind);
 std::string to_string(FaultRole role);
 
-/// "kill", "disk-full". Throws InvalidArgument with what there is.
+/// Parses "kill", "disk-full". Throws InvalidArgument that lists the known ones.
 FaultKind parse_fault_kind(const std::string& text);
 
-/// "worker", "server", "master". Throws InvalidArgument with what there is.
+/// Parses "worker", "server", "master". Throws InvalidArgument that lists the known ones.
 FaultRole parse_fault_role(const std::string& text);
 
-/// What happens to whom, and when.
+/// What happens to which process, and when.
 struct Fault {
-  Step step = 0;  ///< when training has got so far
+  Step step = 0;  ///< when training has reached this step
   FaultKind kind = FaultKind::kKill;
   FaultRole role = FaultRole::kWorker;
   std::uint32_t slot = 0;  ///< which of the processes of the role
@@ -43,35 +43,35 @@ struct Fault {
 struct FaultPlanOptions {
   std::vector<FaultKind> kinds = {FaultKind::kKill};
   std::vector<FaultRole> roles = {FaultRole::kWorker};
-  Step every = 20;           ///< one fault in each stretch of so many steps, somewhere in it
-  std::uint32_t count = 10;  ///< 0: without end
+  Step every = 20;           ///< one fault in each interval of this many steps, at a random step of it
+  std::uint32_t count = 10;  ///< 0: unlimited
   std::uint64_t seed = 1;
   std::uint32_t workers = 1;
   std::uint32_t servers = 0;
-  std::uint32_t spared = 0;  ///< workers with lower slots are left alone
+  std::uint32_t spared = 0;  ///< workers with lower slots are not hit
 };
 
 /// A seeded sequence of faults: the same options give the same faults, whatever happens meanwhile. A value; counts what
 /// was injected.
 class FaultPlan {
  public:
-  /// Throws InvalidArgument if there is nobody to whom the faults could happen.
+  /// Throws InvalidArgument if there is nothing that the faults could hit.
   explicit FaultPlan(FaultPlanOptions options);
 
-  /// The fault with this number, from 0. Pure.
+  /// Returns the fault with this number, from 0. Pure.
   Fault fault(std::uint64_t number) const;
 
-  /// The next one, if training that has got to `now` is far enough for it; null if not, or if there are no more.
+  /// Returns the next fault if training, now at step `now`, has reached it; null if not, or if there are no more.
   const Fault* due(Step now) const;
 
-  /// The one that was due has been injected, or given up: the next one is next.
+  /// Record that the due fault was injected, or skipped, and move on to the next one.
   void injected();
   void skipped();
 
   bool finished() const { return options_.count > 0 && next_ >= options_.count; }
   std::uint64_t injections() const { return injected_; }
 
-  /// How often what was injected.
+  /// Returns how often each kind of fault was injected.
   const std::map<std::pair<FaultRole, FaultKind>, std::uint64_t>& counts() const { return counts_; }
 
   const FaultPlanOptions& options() const { return options_; }

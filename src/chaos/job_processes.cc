@@ -34,7 +34,7 @@ std::string_view variable(const std::vector<std::string_view>& environment, std:
   return {};
 }
 
-/// "pid (name) state …"; it has ended if it is a zombie.
+/// Parses "pid (name) state …"; a zombie has ended.
 bool has_ended(pid_t pid) {
   const std::string stat = content_of(fmt::format("/proc/{}/stat", pid));
   const std::size_t name_end = stat.rfind(')');

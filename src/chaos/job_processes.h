@@ -21,14 +21,14 @@ struct JobProcess {
   bool operator==(const JobProcess&) const = default;
 };
 
-/// Which part in a job a process has, by its command line and its environment as /proc tells them (words that end in
-/// zero bytes). Nothing if it has none. Pure.
+/// Returns the role of a process in a job, from its command line and its environment as in /proc (words separated by
+/// zero bytes); nullopt if it has none. Pure.
 std::optional<JobProcess> identify(pid_t pid, std::string_view command_line, std::string_view environment);
 
-/// The children of `launcher` that have a part in its job. Who has ended but is not reaped yet is not among them.
+/// Returns the children of `launcher` that belong to its job, without those that have ended but are not reaped yet.
 std::vector<JobProcess> job_processes(pid_t launcher);
 
-/// What a process holds at one moment.
+/// The resources that a process uses at one moment.
 struct ProcessUsage {
   std::uint64_t resident_bytes = 0;
   std::uint64_t files = 0;  ///< open descriptors
@@ -36,10 +36,10 @@ struct ProcessUsage {
   std::uint64_t threads = 0;
 };
 
-/// Nothing if there is no such process, or it is not ours to look at.
+/// Returns nullopt if there is no such process, or we may not inspect it.
 std::optional<ProcessUsage> usage_of(pid_t pid);
 
-/// The content of a file that may vanish at any time, such as those of /proc; empty if it has.
+/// Returns the content of a file that may vanish at any time, such as those of /proc; empty if it has.
 std::string content_of(const std::string& path);
 
 }  // namespace trireme::chaos

@@ -12,9 +12,9 @@
 namespace trireme::chaos {
 namespace {
 
-constexpr std::string_view kUs = "trireme: ";  // how messages of the command begin
+constexpr std::string_view kUs = "trireme: ";  // prefix of the command's messages
 
-/// An earlier chaos run in the same folder must not be taken for this one.
+/// Removes the traces of an earlier chaos run in the same folder.
 void remove_traces(const std::filesystem::path& run) {
   if (!std::filesystem::exists(run)) return;
   for (const auto& entry : std::filesystem::directory_iterator(run)) {

@@ -14,20 +14,20 @@
 
 namespace trireme::chaos {
 
-/// A `trireme train` in a process of its own, whose steps are followed as they happen. One thread.
+/// A `trireme train` in a separate process, whose steps are followed as they happen. Not thread-safe.
 class ObservedRun {
  public:
-  /// Starts it with `arguments`, in the run folder `run`; what it prints goes to `log`. `lanes` is for `step`.
+  /// Starts it with `arguments`, in the run folder `run`; its output goes to `log`. `lanes` is for `step`.
   ObservedRun(launch::Supervisor& supervisor, std::vector<std::string> arguments, const std::filesystem::path& run,
               std::filesystem::path log, Lane lanes);
 
-  /// Waits a moment and takes in what has happened. False once it has ended. `wake`: a descriptor that ends the wait.
+  /// Waits a moment and reads new events. Returns false once it has ended. `wake`: a descriptor that ends the wait.
   bool watch(int wake);
 
-  /// All so far, in about the order of time: those of one `watch` are sorted.
+  /// Returns all events so far, roughly in time order: those of one `watch` are sorted.
   const std::vector<observe::StepEvent>& events() const { return events_; }
 
-  /// The same, sorted: after the end.
+  /// Returns the same, sorted: after the end.
   std::vector<observe::StepEvent> sorted_events() const;
 
   Step step() const;  ///< how far it has got
@@ -35,13 +35,13 @@ class ObservedRun {
   const std::filesystem::path& folder() const { return run_; }
   std::vector<JobProcess> processes() const { return job_processes(launcher_); }
 
-  /// Asks it to end after the present step.
+  /// Asks it to end after the current step.
   void ask_to_stop() const;
 
-  /// After the end: what it says it achieved; null if nothing.
+  /// After the end: returns the result it reported; null if none.
   nlohmann::json result() const;
 
-  /// After the end: why it failed, for people; empty if it did not.
+  /// After the end: returns why it failed, for people; empty if it did not.
   std::string failure() const;
 
  private:

@@ -109,7 +109,7 @@ std::vector<std::string> problems_of(const ChaosReport& report) {
   if (report.failure.empty() && compares(report) && report.parameters_sha256 != report.reference_sha256) {
     problems.emplace_back("the parameters are not those of the undisturbed run");
   }
-  // A run that failed has not done its work: that it is missing says nothing new.
+  // A run that failed has not done all its work: that samples are missing says nothing new.
   if (report.audit.samples_repeated > 0 || (report.failure.empty() && report.audit.samples_missing > 0)) {
     problems.push_back(fmt::format("{} samples were missed and {} repeated: {}", report.audit.samples_missing,
                                    report.audit.samples_repeated, report.audit.first_problem));

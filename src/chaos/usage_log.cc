@@ -34,7 +34,7 @@ void UsageLog::look_at(pid_t pid, const std::string& name) {
 std::vector<Growth> UsageLog::judge() const {
   std::vector<Growth> all;
   for (const auto& [pid, record] : records_) {
-    if (record.samples.size() + 2 < looks_ || record.samples.size() < 3) continue;  // it came later, or went
+    if (record.samples.size() + 2 < looks_ || record.samples.size() < 3) continue;  // it started later, or ended
     const auto judge_one = [&](const char* what, std::uint64_t ProcessUsage::*field, double share, double floor) {
       std::vector<double> values;
       for (const ProcessUsage& usage : record.samples) values.push_back(static_cast<double>(usage.*field));

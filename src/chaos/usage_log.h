@@ -11,14 +11,14 @@
 
 namespace trireme::chaos {
 
-/// What the processes of a job hold over time: memory, files, sockets, threads. Whoever was there all the time must not
-/// hold more and more.
+/// The resource usage of a job's processes over time: memory, files, sockets, threads. It must not grow in processes
+/// that were there all the time.
 class UsageLog {
  public:
-  /// Looks at all of them, if it is time. Call it often.
+  /// Measures all of them, if it is time. Call it often.
   void sample(pid_t launcher, const std::vector<JobProcess>& processes);
 
-  /// Of the processes that were there from the first look to the last.
+  /// Returns the growth of the processes that were there from the first measurement to the last.
   std::vector<Growth> judge() const;
 
  private:

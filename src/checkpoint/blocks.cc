@@ -14,7 +14,7 @@
 namespace trireme::checkpoint {
 namespace {
 
-/// What of which tensors lies in bytes `begin` to `end` of the file.
+/// Returns the pieces of tensors that bytes `begin` to `end` of the file hold.
 std::vector<PieceInfo> pieces_within(const PartIndex& index, std::uint64_t begin, std::uint64_t end) {
   std::vector<PieceInfo> within;
   std::uint64_t position = 0;
@@ -48,13 +48,13 @@ std::uint64_t block_length(const PartIndex& index, std::uint64_t block) {
 }
 
 FileDescriptor open_data(const std::filesystem::path& path) {
-  // Non-blocking: a named pipe without a writer would otherwise keep us waiting for ever.
+  // Non-blocking: opening a named pipe without a writer would otherwise block forever.
   FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!file) fail_errno("cannot open " + path.string());
   struct stat status {};
   if (::fstat(file.get(), &status) != 0) fail_errno("cannot look at " + path.string());
   if (!S_ISREG(status.st_mode)) fail<Corrupt>("{} is not a file", path.string());
-  ::posix_fadvise(file.get(), 0, 0, POSIX_FADV_SEQUENTIAL);  // reads further ahead
+  ::posix_fadvise(file.get(), 0, 0, POSIX_FADV_SEQUENTIAL);  // larger read-ahead
   return file;
 }
 

@@ -14,7 +14,7 @@ namespace trireme::checkpoint {
 
 // Blocks of a part's .bin file: the unit that a checksum protects.
 
-/// A block that is not what was written.
+/// A block whose bytes differ from what was written.
 struct Damage {
   std::filesystem::path file = {};
   std::uint32_t part = 0;
@@ -23,13 +23,13 @@ struct Damage {
   std::uint64_t end = 0;
   std::uint32_t expected = 0;  ///< CRC-32C
   std::uint32_t found = 0;
-  std::vector<PieceInfo> holds = {};  ///< what of which tensors lies there
+  std::vector<PieceInfo> holds = {};  ///< the pieces of tensors in it
 };
 
-/// `…/part-0-of-1.1.bin is damaged in block 3 (bytes 786432 to 1048575): CRC-32C is …, expected …; it holds …`
+/// Returns `…/part-0-of-1.1.bin is damaged in block 3 (bytes 786432 to 1048575): CRC-32C is …, expected …; it holds …`.
 std::string describe(const Damage& damage);
 
-/// How many bytes block `block` has.
+/// Returns the length of block `block` in bytes.
 std::uint64_t block_length(const PartIndex& index, std::uint64_t block);
 
 /// Opens a .bin file for reading. Throws IoError; Corrupt if it is not a plain file.
@@ -39,7 +39,7 @@ FileDescriptor open_data(const std::filesystem::path& path);
 void read_block(const FileDescriptor& file, const std::filesystem::path& path, const PartIndex& index,
                 std::uint64_t block, MutableBytes to);
 
-/// Compares the bytes of a block, read, with its checksum; nothing if they are what was written.
+/// Compares the bytes read of a block with its checksum; returns nullopt if they match.
 std::optional<Damage> check_block(const std::filesystem::path& path, const PartIndex& index, std::uint64_t block,
                                   Bytes bytes);
 

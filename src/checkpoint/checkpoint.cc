@@ -70,7 +70,7 @@ std::vector<std::byte> Checkpoint::read(std::string_view tensor) const {
 }
 
 void Checkpoint::read_part(const Part& part, std::uint64_t position, MutableBytes to) const {
-  std::vector<std::byte> aside;  // for blocks of which only some bytes are wanted
+  std::vector<std::byte> aside;  // for blocks of which only a part is wanted
   while (!to.empty()) {
     const std::uint64_t block = position / part.index.block_bytes;
     const std::uint64_t skipped = position - block * part.index.block_bytes;

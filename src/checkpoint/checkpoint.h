@@ -15,12 +15,12 @@
 
 namespace trireme::checkpoint {
 
-/// A complete checkpoint, opened for reading. Movable; never changes, so any thread may read, several at a time too.
-/// It stays readable when its folder is removed meanwhile.
+/// A complete checkpoint, opened for reading. Movable; immutable, so reading is thread-safe. It stays readable when its
+/// folder is removed meanwhile.
 class Checkpoint {
  public:
-  /// Opens a step folder. Manifest, indexes and file lengths are checked, tensors' bytes when they are read. Throws
-  /// Corrupt naming the file and what was expected; IoError.
+  /// Opens a step folder. Checks manifest, indexes and file lengths; the tensors' bytes are checked when they are read.
+  /// Throws Corrupt naming the file and what was expected; IoError.
   static Checkpoint open(const std::filesystem::path& folder);
 
   const std::filesystem::path& folder() const { return folder_; }
@@ -30,18 +30,18 @@ class Checkpoint {
   std::span<const TensorInfo> tensors() const { return manifest_.tensors; }
   std::uint64_t bytes() const;  ///< of all parts
 
-  /// The tensor called `name`, or null.
+  /// Returns the tensor called `name`, or null.
   const TensorInfo* find(std::string_view name) const;
 
-  /// The tensor called `name`; throws InvalidArgument that says which close name there is.
+  /// Returns the tensor called `name`; throws InvalidArgument that suggests the closest name.
   const TensorInfo& at(std::string_view name) const;
 
   /// Fills `to` with the bytes of `tensor` from `offset` on. Checks the CRC of every block it touches: throws Corrupt
-  /// naming file, block, bytes and tensors (see blocks.h); `to` is then not defined. Throws InvalidArgument
+  /// naming file, block, bytes and tensors (see blocks.h), and then leaves `to` unspecified. Throws InvalidArgument
   /// beyond the tensor's end; IoError.
   void read(std::string_view tensor, std::uint64_t offset, MutableBytes to) const;
 
-  /// The whole tensor.
+  /// Returns the whole tensor.
   std::vector<std::byte> read(std::string_view tensor) const;
 
  private:

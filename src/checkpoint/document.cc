@@ -8,7 +8,7 @@
 namespace trireme::checkpoint {
 namespace {
 
-constexpr int kMaxDepth = 64;  // writing JSON is recursive: depth is stack
+constexpr int kMaxDepth = 64;  // writing JSON is recursive: depth costs stack
 
 std::string sha256(std::string_view text) {
   Sha256 hash;
@@ -78,7 +78,7 @@ nlohmann::json unseal(std::string_view kind, std::string_view text, const std::s
     refuse_document(origin, fmt::format("the SHA-256 of its content is {}…, expected {}…", found.substr(0, 12),
                                         shown(digest.substr(0, 12))));
   }
-  // The JSON reader takes a zero byte for the end of its input; what comes after would be hidden from it.
+  // The JSON reader takes a zero byte for the end of its input and would ignore what follows.
   if (body.find('\0') != body.npos)
     refuse_document(origin, fmt::format("zero byte at {}", begin.size() + body.find('\0')));
   try {

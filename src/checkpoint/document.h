@@ -10,19 +10,19 @@
 
 namespace trireme::checkpoint {
 
-// A sealed JSON document, and a way to take it apart that believes nothing.
+// A sealed JSON document, and a reader that trusts nothing in it.
 
-/// A name that comes from a file, for a message: quoted, short however long it is there, without control characters.
+/// Returns a name that comes from a file as text for a message: quoted, shortened, without control characters.
 std::string shown(std::string_view name);
 
-/// {"sha256":"…","<kind>":<body>} and a line end. Throws InvalidArgument for a body that `unseal` would refuse.
+/// Returns {"sha256":"…","<kind>":<body>} and a newline. Throws InvalidArgument for a body that `unseal` would reject.
 std::string seal(std::string_view kind, const nlohmann::json& body);
 
-/// The body, after its checksum was found right. Throws Corrupt naming `origin`.
+/// Returns the body after verifying its checksum. Throws Corrupt naming `origin`.
 nlohmann::json unseal(std::string_view kind, std::string_view text, const std::string& origin);
 
-/// An object of a document, whose fields are asked for by name and type. All throw Corrupt that names the document,
-/// the field and what was expected. Borrows both arguments.
+/// An object of a document; reads its fields by name and type. All functions throw Corrupt that names the document, the
+/// field and what was expected. Borrows both arguments.
 class ObjectReader {
  public:
   ObjectReader(const nlohmann::json& object, const std::string& origin);
@@ -32,7 +32,7 @@ class ObjectReader {
     refuse_text(fmt::format(format, std::forward<Args>(args)...));
   }
 
-  const nlohmann::json& at(const char* key) const;  ///< whatever it is
+  const nlohmann::json& at(const char* key) const;  ///< of any type
   std::uint64_t number(const char* key, std::uint64_t most = ~std::uint64_t{0}) const;
   const std::string& text(const char* key) const;
   const nlohmann::json::array_t& list(const char* key) const;

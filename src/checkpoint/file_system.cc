@@ -13,7 +13,7 @@
 namespace trireme::checkpoint {
 namespace {
 
-constexpr std::size_t kPage = 4096;  // what direct writes must be multiples of, in memory and in the file
+constexpr std::size_t kPage = 4096;  // direct writes must be multiples of this, in memory and in the file
 constexpr ssize_t kMuch = 1 << 20;   // a write that keeps a disk busy for a while
 
 class RealFile final : public WritableFile {
@@ -22,7 +22,7 @@ class RealFile final : public WritableFile {
     constexpr int kFlags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC;
     file_ = FileDescriptor(::open(path_.c_str(), kFlags | O_DIRECT, 0644));
     direct_ = static_cast<bool>(file_);
-    if (!file_) file_ = FileDescriptor(::open(path_.c_str(), kFlags, 0644));  // not all file systems know O_DIRECT
+    if (!file_) file_ = FileDescriptor(::open(path_.c_str(), kFlags, 0644));  // not all file systems support O_DIRECT
     if (!file_) fail_errno("cannot create " + path_.string());
   }
 
@@ -42,7 +42,7 @@ class RealFile final : public WritableFile {
     if (written < 0) fail_errno("cannot write " + path_.string());
     if (written == 0) fail<IoError>("cannot write {}: the disk takes nothing more", path_.string());
     if (direct_ && static_cast<std::size_t>(written) % kPage != 0) go_through_cache();
-    if (!direct_ && written >= kMuch) {  // start towards the disk now rather than all at once when it is synced
+    if (!direct_ && written >= kMuch) {  // start writing back now rather than all at once in sync()
       ::sync_file_range(file_.get(), position_, written, SYNC_FILE_RANGE_WRITE);
     }
     position_ += written;
@@ -118,14 +118,14 @@ class RealFileSystem final : public FileSystem {
   }
 
   std::string read(const std::filesystem::path& path, std::uint64_t at_most) override {
-    // Non-blocking: a named pipe without a writer would otherwise keep us waiting for ever.
+    // Non-blocking: opening a named pipe without a writer would otherwise block forever.
     const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     if (!file) fail_errno("cannot open " + path.string());
     struct stat status {};
     if (::fstat(file.get(), &status) != 0) fail_errno("cannot look at " + path.string());
     if (!S_ISREG(status.st_mode)) fail<Corrupt>("{} is not a file", path.string());
     const auto size = static_cast<std::uint64_t>(status.st_size);
-    if (size > at_most) fail<Corrupt>("{} has {} bytes, at most {} are sensible", path.string(), size, at_most);
+    if (size > at_most) fail<Corrupt>("{} has {} bytes, at most {} are allowed", path.string(), size, at_most);
     std::string content(size, '\0');
     std::size_t have = 0;
     while (have < content.size()) {
@@ -161,7 +161,7 @@ void replace_file(FileSystem& files, const std::filesystem::path& path, std::str
   } catch (const Error&) {
     try {
       files.remove(beside);
-    } catch (const Error&) {  // the failure that is told is the first one
+    } catch (const Error&) {  // report the first failure, not this one
     }
     throw;
   }

@@ -11,59 +11,59 @@
 
 namespace trireme::checkpoint {
 
-/// A file that is being written, front to back. Closed by the destructor. One thread at a time.
+/// A file that is being written, front to back. The destructor closes it. Not thread-safe.
 class WritableFile {
  public:
   virtual ~WritableFile() = default;
 
-  /// Appends the first bytes of `bytes`, which are some: at least one, perhaps not all. Returns how many. Throws
-  /// IoError naming the file (disk full, …). Whole pages from page-aligned memory are the fast way.
+  /// Appends the first bytes of `bytes`, which must not be empty: at least one, perhaps not all. Returns how many.
+  /// Throws IoError naming the file (disk full, …). Whole pages from page-aligned memory are fastest.
   virtual std::size_t write(Bytes bytes) = 0;
 
-  /// Returns when what was written would survive a loss of power; throws IoError.
+  /// Returns once everything written would survive a power failure; throws IoError.
   virtual void sync() = 0;
 };
 
-/// What the writing side of checkpoints asks of a file system: the seam at which tests let disks fill up and machines
-/// die. Any thread. All throw IoError naming the path and what the system says.
+/// What the writing side of checkpoints needs of a file system: the interface through which tests let disks fill up and
+/// machines die. Thread-safe. All functions throw IoError naming the path and the system's error.
 class FileSystem {
  public:
   virtual ~FileSystem() = default;
 
-  /// A new empty file in place of what was at `path`.
+  /// Creates an empty file, replacing any file at `path`.
   virtual std::unique_ptr<WritableFile> create(const std::filesystem::path& path) = 0;
 
-  /// With its parents; fine if it is there.
+  /// Creates a folder and its parents; does nothing if it exists.
   virtual void make_folder(const std::filesystem::path& path) = 0;
 
-  /// Replaces `to`, as one step for everybody who looks.
+  /// Renames `from`, replacing `to` atomically.
   virtual void rename(const std::filesystem::path& from, const std::filesystem::path& to) = 0;
 
-  /// A file, or a folder with nothing in it; fine if it is not there.
+  /// Removes a file or an empty folder; does nothing if it does not exist.
   virtual void remove(const std::filesystem::path& path) = 0;
 
-  /// Returns when creations, renames and removals in `folder` would survive a loss of power.
+  /// Returns once creations, renames and removals in `folder` would survive a power failure.
   virtual void sync_folder(const std::filesystem::path& folder) = 0;
 
-  /// The names in `folder`, sorted; none if there is no such folder.
+  /// Returns the names in `folder`, sorted; empty if there is no such folder.
   virtual std::vector<std::string> list(const std::filesystem::path& folder) = 0;
 
-  /// Bytes of the file; nothing if there is no file of that name.
+  /// Returns the size of the file in bytes; nullopt if there is no regular file of that name.
   virtual std::optional<std::uint64_t> size(const std::filesystem::path& path) = 0;
 
-  /// The whole file. Throws Corrupt if it is larger than `at_most`, before memory is taken for it.
+  /// Returns the whole file. Throws Corrupt if it is larger than `at_most`, before allocating memory for it.
   virtual std::string read(const std::filesystem::path& path, std::uint64_t at_most) = 0;
 };
 
-/// The operating system's; it has no state. Writes past the page cache where the disk's file system knows how to:
-/// twice as fast as through it, and the memory of others is left alone.
+/// Returns the operating system's, which has no state. Bypasses the page cache where the file system supports that:
+/// twice as fast, and does not evict other programs' pages.
 FileSystem& real_file_system();
 
-/// Writes all of `bytes`, however many calls it takes.
+/// Writes all of `bytes`, in as many calls as it takes.
 void write_all(WritableFile& file, Bytes bytes);
 
-/// Replaces `path` by `content`, durably: a reader, or a crash, sees the old file or the new one. On failure nothing
-/// is left beside it, as far as the system lets us.
+/// Replaces `path` by `content`, durably: a reader, even after a crash, sees the old file or the new one. On failure
+/// removes its temporary file if it can.
 void replace_file(FileSystem& files, const std::filesystem::path& path, std::string_view content);
 
 }  // namespace trireme::checkpoint

@@ -18,9 +18,9 @@ constexpr std::uint64_t kFormat = 1;
 constexpr std::string_view kIndexKind = "index";
 constexpr std::string_view kManifestKind = "manifest";
 constexpr std::uint64_t kMostInt64 = std::numeric_limits<std::int64_t>::max();
-constexpr std::uint64_t kMaxBlockBytes = 64 << 20;  // a reader takes memory for one
+constexpr std::uint64_t kMaxBlockBytes = 64 << 20;  // a reader allocates memory for one
 
-/// What both documents begin with.
+/// Checks the fields that both documents begin with; returns the attempt.
 std::string check_header(const ObjectReader& reader, Step& step) {
   if (const std::uint64_t format = reader.number("format"); format != kFormat) {
     reader.refuse("it has format {}, this program reads format {}; use a newer one", format, kFormat);
@@ -177,7 +177,7 @@ Manifest parse_manifest(std::string_view text, const std::string& origin) {
   manifest.tensors.reserve(tensors.size());
   for (const json& object : tensors) {
     const TensorInfo& tensor = manifest.tensors.emplace_back(parse_tensor(object, origin, total));
-    if (!names.insert(tensor.name).second) reader.refuse("tensor {} stands there twice", shown(tensor.name));
+    if (!names.insert(tensor.name).second) reader.refuse("tensor {} appears twice", shown(tensor.name));
   }
   for (const json& object : reader.list("parts")) {
     const ObjectReader part(object, origin);

@@ -13,17 +13,17 @@
 
 namespace trireme::checkpoint {
 
-// What lies in `<run>/checkpoints/step-000000120/`, for three writers of attempt "view-3":
+// The contents of `<run>/checkpoints/step-000000120/`, for three writers of attempt "view-3":
 //
 //   part-0-of-3.view-3.bin    the pieces of writer 0, one after the other, nothing else
-//   part-0-of-3.view-3.json   its index: which pieces, CRC-32C of each block; there once the .bin is on disk
+//   part-0-of-3.view-3.json   its index: which pieces, CRC-32C of each block; written once the .bin is on disk
 //   …
-//   manifest.json             tensors, parts, meta; there once all parts are. Without it, this is no checkpoint.
+//   manifest.json             tensors, parts, meta; written once all parts are. Without it, this is no checkpoint.
 //
-// Both documents are sealed: {"sha256":"<of the value that follows>","manifest":<value>} and a line end, so that a
-// flipped bit anywhere in them is seen. File names are never read from a file; they follow from numbers.
+// Both documents are sealed: {"sha256":"<of the value that follows>","manifest":<value>} and a newline, so that a
+// flipped bit anywhere in them is detected. File names are never read from a file; they are computed from numbers.
 
-/// A tensor of the checkpoint; its bytes are little-endian, row by row.
+/// A tensor of the checkpoint; its bytes are little-endian, in row-major order.
 struct TensorInfo {
   std::string name = {};  ///< `model/conv1.weight`, `optimizer/conv1.weight/0`, `buffer/bn.running_mean`
   DType dtype = DType::kF32;
@@ -32,15 +32,15 @@ struct TensorInfo {
   bool operator==(const TensorInfo&) const = default;
 };
 
-/// What a parameter of the model, and the k-th array of the optimizer's state for it, are called: by all strategies
-/// alike, so that a run can go on with another one.
+/// Return the names of a parameter of the model and of the k-th array of its optimizer state. All strategies use the
+/// same names, so that a run can continue with another one.
 std::string model_tensor(std::string_view parameter);
 std::string optimizer_tensor(std::string_view parameter, std::uint64_t k);
 
-/// Its bytes; throws InvalidArgument where a dimension is negative or the product beyond 64 bits.
+/// Returns the tensor's size in bytes; throws InvalidArgument if a dimension is negative or the size exceeds 64 bits.
 std::uint64_t bytes_of(const TensorInfo& tensor);
 
-/// Some bytes of a tensor, as they follow one another in a part.
+/// Some consecutive bytes of a tensor; pieces follow one another in a part.
 struct PieceInfo {
   std::string tensor = {};
   std::uint64_t offset = 0;  ///< of its first byte in the tensor
@@ -54,7 +54,7 @@ struct PartIndex {
   std::string attempt = {};
   std::uint32_t part = 0;
   std::uint32_t parts = 1;
-  std::uint64_t block_bytes = 0;         ///< all blocks have so many but the last, which may be shorter
+  std::uint64_t block_bytes = 0;         ///< size of all blocks but the last, which may be shorter
   std::uint64_t bytes = 0;               ///< of the .bin file: the sum of all pieces
   std::vector<PieceInfo> pieces = {};    ///< in the order of their bytes
   std::vector<std::uint32_t> crcs = {};  ///< CRC-32C, by block
@@ -72,38 +72,38 @@ struct PartEntry {
 struct Manifest {
   Step step = 0;
   std::string attempt = {};
-  std::int64_t written_ms = 0;       ///< when, since 1970 UTC
-  std::optional<double> score = {};  ///< higher is better; nothing: was not measured
+  std::int64_t written_ms = 0;       ///< milliseconds since 1970 UTC
+  std::optional<double> score = {};  ///< higher is better; nullopt: not measured
   std::vector<TensorInfo> tensors = {};
   std::vector<PartEntry> parts = {};  ///< at least one
-  nlohmann::json meta = {};           ///< the caller's own
+  nlohmann::json meta = {};           ///< defined by the caller
 
   bool operator==(const Manifest&) const = default;
 };
 
 inline constexpr std::string_view kManifestName = "manifest.json";
-inline constexpr std::uint64_t kBlockBytes = 256 << 10;  ///< what we write; fits in a core's cache
+inline constexpr std::uint64_t kBlockBytes = 256 << 10;  ///< used for writing; fits in a core's cache
 inline constexpr std::uint64_t kMaxDocumentBytes = 100'000'000;
 inline constexpr std::uint32_t kMaxParts = 65'536;
 
-/// `step-000000120`, and back: nothing if `name` is not exactly what a step gives.
+/// Returns `step-000000120`, and parses it: nullopt unless `name` is exactly what a step gives.
 std::string step_folder_name(Step step);
 std::optional<Step> parse_step_folder(std::string_view name);
 
-/// `part-0-of-3.view-3`, to which `.bin` and `.json` are added.
+/// Returns `part-0-of-3.view-3`, to which `.bin` and `.json` are added.
 std::string part_stem(std::uint32_t part, std::uint32_t parts, std::string_view attempt);
 
-/// Whether it can stand in a file name: 1 to 64 letters, digits, '-', '_'.
+/// Returns whether `attempt` is valid in a file name: 1 to 64 letters, digits, '-', '_'.
 bool is_valid_attempt(std::string_view attempt);
 
-/// The documents as text, to be written. Throw InvalidArgument for what no reader would accept: text that is not
+/// Return the documents as text, to be written. Throw InvalidArgument for what no reader would accept: text that is not
 /// UTF-8, meta nested too deeply, more than kMaxDocumentBytes.
 std::string encode(const PartIndex& index);
 std::string encode(const Manifest& manifest);
 
-/// The inverse. Nothing in `text` is trusted: throw Corrupt naming `origin` (the file) and what was expected there;
-/// memory is in proportion to `text`. A Manifest's tensors have names that stand once and sizes below 2^64 in all; an
-/// index has as many CRCs as blocks, and pieces that add up to its bytes.
+/// Parse the documents. Nothing in `text` is trusted: throw Corrupt naming `origin` (the file) and what was expected
+/// there; memory is proportional to `text`. A manifest's tensors have unique names and together less than 2^64 bytes;
+/// an index has as many CRCs as blocks, and pieces that add up to its bytes.
 PartIndex parse_part_index(std::string_view text, const std::string& origin);
 Manifest parse_manifest(std::string_view text, const std::string& origin);
 

@@ -10,7 +10,7 @@
 namespace trireme::checkpoint {
 namespace {
 
-/// `extents` cover [0, bytes) exactly once.
+/// Throws Corrupt unless `extents` cover [0, bytes) exactly once.
 void check_covered(const TensorInfo& tensor, std::span<const Extent> extents, const std::string& origin) {
   std::uint64_t covered = 0;
   const Extent* before = nullptr;
@@ -69,7 +69,7 @@ LoadedIndex load_index(FileSystem& files, const std::filesystem::path& folder, c
   const PartIndex& index = loaded.index;
   if (index.step != key.step || index.attempt != key.attempt || index.part != key.part || index.parts != key.parts) {
     fail<Corrupt>(
-        "{} tells of step {}, attempt '{}', part {} of {}; expected step {}, attempt '{}', part {} of {}: was "
+        "{} describes step {}, attempt '{}', part {} of {}; expected step {}, attempt '{}', part {} of {}: was "
         "it renamed or copied?",
         path.string(), index.step, index.attempt, index.part, index.parts, key.step, key.attempt, key.part, key.parts);
   }
@@ -92,7 +92,7 @@ PartIndex load_part(FileSystem& files, const std::filesystem::path& folder, cons
   LoadedIndex loaded = load_index(files, folder, key);
   const PartEntry& expected = manifest.parts[part];
   if (loaded.sha256 != expected.index_sha256 || loaded.index.bytes != expected.bytes) {
-    fail<Corrupt>("{} is not the index that {} tells of: its SHA-256 is {}…, expected {}…; it was replaced",
+    fail<Corrupt>("{} is not the index that {} lists: its SHA-256 is {}…, expected {}…; it was replaced",
                   (folder / (key.stem() + ".json")).string(), kManifestName, loaded.sha256.substr(0, 12),
                   expected.index_sha256.substr(0, 12));
   }
@@ -106,7 +106,7 @@ Manifest load_manifest(FileSystem& files, const std::filesystem::path& folder) {
                   kManifestName);
   }
   Manifest manifest = parse_manifest(files.read(path, kMaxDocumentBytes), path.string());
-  // Copied under another name it is still a checkpoint; under the name of another step it would mislead.
+  // A copy under another name is still a checkpoint; under the name of another step it would mislead.
   const std::optional<Step> named = parse_step_folder(folder.filename().string());
   if (named && *named != manifest.step) {
     fail<Corrupt>("{} is of step {}: was the folder renamed?", path.string(), manifest.step);

@@ -11,12 +11,12 @@
 
 namespace trireme::checkpoint {
 
-/// A step folder, as far as its manifest tells.
+/// A step folder, as described by its manifest.
 struct CheckpointEntry {
   enum class State {
-    kComplete,    ///< has a sound manifest
+    kComplete,    ///< has a valid manifest
     kIncomplete,  ///< has none: in progress, or its writers died
-    kDamaged,     ///< has one that cannot be believed, or was written by a newer program
+    kDamaged,     ///< has an invalid one, or one written by a newer program
   };
 
   std::filesystem::path folder = {};
@@ -24,7 +24,7 @@ struct CheckpointEntry {
   State state = State::kIncomplete;
   std::string problem = {};  ///< why it is damaged
 
-  // Of complete ones:
+  // Only for complete ones:
   std::uint64_t bytes = 0;  ///< of all parts
   std::int64_t written_ms = 0;
   std::optional<double> score = {};
@@ -32,17 +32,17 @@ struct CheckpointEntry {
   std::size_t parts = 0;
 };
 
-/// What is in `<run>/checkpoints`, by step, ascending; nothing if there is no such folder. Reads manifests only.
-/// Throws IoError.
+/// Returns the checkpoints in `<run>/checkpoints`, by step, ascending; empty if there is no such folder. Reads
+/// manifests only. Throws IoError.
 std::vector<CheckpointEntry> list_checkpoints(const std::filesystem::path& folder,
                                               FileSystem& files = real_file_system());
 
-/// The step folder of the newest checkpoint whose manifest, indexes and file lengths are right; nothing if there is
-/// none. A newer one that is damaged is skipped, with a warning in the log that says why. Throws IoError.
+/// Returns the step folder of the newest checkpoint whose manifest, indexes and file lengths are valid; nullopt if
+/// there is none. Skips a newer one that is damaged, with a warning in the log that says why. Throws IoError.
 std::optional<std::filesystem::path> latest_complete(const std::filesystem::path& folder);
 
-/// `path` may be a run's folder, its `checkpoints` folder, or a step folder in there: the folder of steps, and the
-/// step that was named. Throws InvalidArgument if `path` is none of them.
+/// The folder of steps, and the step folder if `path` named one. `path` may be a run's folder, its `checkpoints`
+/// folder, or a step folder in there; `locate` throws InvalidArgument if it is none of them.
 struct Located {
   std::filesystem::path folder = {};
   std::optional<std::filesystem::path> step_folder = {};

@@ -14,7 +14,7 @@ namespace {
 
 using Clock = Deadline::Clock;
 
-constexpr std::uint64_t kWriteBytes = 8 << 20;  // at once: larger ones are not faster
+constexpr std::uint64_t kWriteBytes = 8 << 20;  // per write: larger ones are not faster
 
 void check_stop(const std::stop_token& stop) {
   if (stop.stop_requested()) fail<Error>("given up: the writer was closed");
@@ -23,19 +23,19 @@ void check_stop(const std::stop_token& stop) {
 std::optional<Manifest> manifest_there(FileSystem& files, const std::filesystem::path& folder) {
   try {
     return load_manifest(files, folder);
-  } catch (const Corrupt&) {  // none, or one that a new one may replace
+  } catch (const Corrupt&) {  // none, or a damaged one that may be replaced
     return std::nullopt;
   }
 }
 
-/// Writes at most `bytes_per_second`: says when enough time has passed for what was written so far.
+/// Limits writing to `bytes_per_second`: waits until enough time has passed for what was written so far.
 class Pace {
  public:
   explicit Pace(std::uint64_t bytes_per_second) : rate_(bytes_per_second) {}
 
-  /// So much at once that a rate limit is kept within a tenth of a second.
+  /// Returns how much to write at once: so little that the rate holds within a tenth of a second.
   std::uint64_t step() const {
-    constexpr std::uint64_t kPage = 4096;  // whole ones, see WritableFile::write
+    constexpr std::uint64_t kPage = 4096;  // whole pages, see WritableFile::write
     return rate_ == 0 ? kWriteBytes : std::clamp<std::uint64_t>(rate_ / 10 / kPage * kPage, kPage, kWriteBytes);
   }
 
@@ -50,7 +50,7 @@ class Pace {
   Clock::time_point began_ = Clock::now();
 };
 
-/// Returns the CRC of each block. Each is computed right before its bytes are written, while they are in the cache.
+/// Writes `bytes`; returns the CRC of each block, computed right before it is written, while it is in the cache.
 std::vector<std::uint32_t> write_data(WritableFile& file, Bytes bytes, std::uint64_t bytes_per_second,
                                       const std::stop_token& stop) {
   const Pace pace(bytes_per_second);
@@ -75,7 +75,7 @@ bool has_index(FileSystem& files, const std::filesystem::path& folder, const Par
   return files.size(folder / (key.stem() + ".json")).has_value();
 }
 
-/// Without complaint but in the log: what is told is the failure that led here.
+/// Runs `work` and only logs its failure: the caller reports the failure that led here.
 template <typename Work>
 void tidy_up(const Work& work) {
   try {
@@ -86,7 +86,7 @@ void tidy_up(const Work& work) {
   }
 }
 
-/// Returns once all parts are there.
+/// Returns once the indexes of all parts exist. Throws Timeout naming those that are missing.
 void await_parts(FileSystem& files, const std::filesystem::path& folder, std::vector<PartKey> missing,
                  const Deadline& deadline, const std::stop_token& stop) {
   constexpr Clock::duration kLongestNap = 200ms;
@@ -119,7 +119,7 @@ void write_part(FileSystem& files, const std::filesystem::path& folder, const Pa
   const std::filesystem::path index = folder / (key.stem() + ".json");
   files.make_folder(folder);
   files.sync_folder(folder.parent_path());
-  files.remove(index);  // of an earlier life of this attempt: it would vouch for what we are about to replace
+  files.remove(index);  // left by an earlier try of this attempt: it would confirm data that we are about to replace
   try {
     const auto file = files.create(data);
     std::vector<std::uint32_t> crcs = write_data(*file, staging.bytes(), bytes_per_second, stop);
@@ -134,7 +134,7 @@ void write_part(FileSystem& files, const std::filesystem::path& folder, const Pa
                                   .pieces = {staging.pieces().begin(), staging.pieces().end()},
                                   .crcs = std::move(crcs)}));
   } catch (const Error&) {
-    // Once the index has its name the chief may have seen it, and counts on the data.
+    // Once the index has its final name the chief may have seen it and relies on the data.
     tidy_up([&] {
       if (!has_index(files, folder, key)) files.remove(data);
     });
@@ -157,7 +157,7 @@ void complete_checkpoint(FileSystem& files, const std::filesystem::path& folder,
     indexes.push_back(std::move(loaded.index));
   }
   lay_out(manifest.tensors, indexes, folder.string());
-  files.sync_folder(folder);  // the names of all parts, before the one that vouches for them
+  files.sync_folder(folder);  // the names of all parts, before the manifest that confirms them
 
   const std::optional<Manifest> replaced = manifest_there(files, folder);
   const auto now = std::chrono::system_clock::now().time_since_epoch();

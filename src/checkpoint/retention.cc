@@ -10,7 +10,7 @@ namespace {
 
 using State = CheckpointEntry::State;
 
-/// The steps of complete ones that `policy` wants.
+/// Returns the steps of the complete ones that `policy` keeps.
 std::set<Step> wanted(std::vector<const CheckpointEntry*> complete, const RetentionPolicy& policy) {
   std::set<Step> steps;
   for (std::size_t i = 0; i < std::min<std::size_t>(policy.keep_last, complete.size()); ++i) {

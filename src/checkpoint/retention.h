@@ -9,10 +9,10 @@
 
 namespace trireme::checkpoint {
 
-/// Which checkpoints stay.
+/// Which checkpoints are kept.
 struct RetentionPolicy {
-  std::uint32_t keep_last = 3;  ///< of the highest steps; 0 = all
-  std::uint32_t keep_best = 1;  ///< and these of the highest score
+  std::uint32_t keep_last = 3;  ///< those of the highest steps; 0 = all
+  std::uint32_t keep_best = 1;  ///< and those of the highest score
 };
 
 struct Removal {
@@ -20,15 +20,15 @@ struct Removal {
   std::string reason = {};
 };
 
-/// What `policy` no longer wants of `entries` (by step, ascending). `current` was just completed and always stays.
-/// An incomplete one goes only if its step lies before `current`: any other may still be in progress. A damaged one
-/// stays: it is evidence, or the work of a newer program. Pure.
+/// Returns which of `entries` (by step, ascending) `policy` no longer keeps. `current` was just completed and always
+/// stays. An incomplete one is removed only if its step is before `current`: any other may still be in progress. A
+/// damaged one stays: it is evidence, or the work of a newer program. Pure.
 std::vector<Removal> decide_removals(std::span<const CheckpointEntry> entries, const RetentionPolicy& policy,
                                      Step current);
 
 /// Removes a step folder and the files that writers put there, the manifest first and durably: a crash half way leaves
-/// an incomplete folder, never half a checkpoint that looks whole. Files of others, and then the folder, stay.
-/// Throws IoError.
+/// an incomplete folder, never half a checkpoint that looks whole. Other files stay, and with them the folder. Throws
+/// IoError.
 void remove_checkpoint(FileSystem& files, const std::filesystem::path& folder);
 
 }  // namespace trireme::checkpoint

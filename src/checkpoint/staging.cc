@@ -26,7 +26,7 @@ void Staging::reset(std::uint64_t bytes) {
     capacity_ = 0;
     void* const address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (address == MAP_FAILED) fail_errno(fmt::format("cannot get {} bytes to stage a checkpoint in", bytes));
-    ::madvise(address, bytes, MADV_HUGEPAGE);  // the first copy into it is a pause of training: fewer page faults
+    ::madvise(address, bytes, MADV_HUGEPAGE);  // training waits for the first copy into it: fewer page faults
     memory_ = {static_cast<std::byte*>(address), Unmap{bytes}};
     capacity_ = bytes;
   }
@@ -40,7 +40,7 @@ MutableBytes Staging::add(std::string tensor, std::uint64_t offset, std::uint64_
         used_, limit_);
   }
   const MutableBytes place(memory_.get() + used_, length);
-  if (length == 0) return place;  // nothing to write, and readers refuse pieces of nothing
+  if (length == 0) return place;  // nothing to write, and readers reject empty pieces
   pieces_.push_back({.tensor = std::move(tensor), .offset = offset, .length = length});
   used_ += length;
   return place;

@@ -12,20 +12,20 @@
 
 namespace trireme::checkpoint {
 
-/// Memory in which one part of a checkpoint is put together while training goes on: pieces one after the other, as
-/// they will lie in the file. Movable; keeps its memory when it is used again. One thread at a time, but the places
-/// that `add` returns may be filled by any thread until the staging is handed to a Writer.
+/// Memory in which one part of a checkpoint is assembled while training goes on: pieces one after the other, in file
+/// order. Movable; reused together with its memory. Not thread-safe, but any thread may fill the places that `add`
+/// returns until the staging is handed to a Writer.
 class Staging {
  public:
   Staging() = default;
   Staging(Staging&& other) noexcept { *this = std::move(other); }
   Staging& operator=(Staging&& other) noexcept;
 
-  /// Forgets all pieces and provides for `bytes` in all. Throws IoError if there is not so much memory.
+  /// Drops all pieces and makes room for `bytes` in total. Throws IoError if there is not enough memory.
   void reset(std::uint64_t bytes);
 
-  /// A place for bytes `offset` to `offset + length` of `tensor`, to be filled by the caller; valid until `reset`.
-  /// What it holds before that is not defined. Throws InvalidArgument beyond what `reset` provided for.
+  /// Returns a place for bytes `offset` to `offset + length` of `tensor`, which the caller fills; valid until `reset`.
+  /// Its initial content is unspecified. Throws InvalidArgument beyond the room that `reset` made.
   MutableBytes add(std::string tensor, std::uint64_t offset, std::uint64_t length);
 
   std::span<const PieceInfo> pieces() const { return pieces_; }

@@ -64,7 +64,7 @@ void check(const PartInfo& info, std::vector<PieceInfo> pieces) {
                           info.attempt);
   }
   check_pieces(info, std::move(pieces));
-  encode(manifest_of(info));  // says now what it would say when it is too late
+  encode(manifest_of(info));  // throws now what would otherwise surface too late
 }
 
 }  // namespace
@@ -141,7 +141,7 @@ void Writer::work(const std::stop_token& stop) {
   ::pthread_setname_np(::pthread_self(), "checkpoint");
   MutexLock lock(mutex_);
   while (changed_.wait(mutex_, stop, [this]() TRIREME_REQUIRES(mutex_) { return job_ != nullptr; })) {
-    const Job& job = *job_;  // stays as it is until we are done
+    const Job& job = *job_;  // does not change until we are done
     lock.unlock();
     const WriteReport report = write(job, stop);
     if (options_.on_done) {

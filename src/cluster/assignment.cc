@@ -10,7 +10,7 @@
 namespace trireme::cluster {
 namespace {
 
-/// The places while they are being worked on, and what has been done to them.
+/// The places of all shards while they are being changed, and the reasons.
 class Placement {
  public:
   Placement(std::vector<ShardPlace> places, const std::vector<AssignableServer>& servers, std::uint32_t copies)
@@ -19,7 +19,7 @@ class Placement {
     for (const AssignableServer& server : servers) {
       if (!server.leaving) staying_.push_back(server.id);
     }
-    if (staying_.empty()) {  // nobody to give anything to
+    if (staying_.empty()) {  // all are leaving: treat them as staying
       for (const AssignableServer& server : servers) staying_.push_back(server.id);
       for (auto& [id, leaving] : leaving_) leaving = false;
     }
@@ -31,14 +31,14 @@ class Placement {
     for (std::size_t i = 0; i < places_.size(); ++i) {
       places_[i].primary = staying_[i % count];
       if (copies_ < 2 || count < 2) continue;
-      const std::size_t apart = 1 + i / count % (count - 1);  // the replicas of one server's shards are spread too
+      const std::size_t apart = 1 + i / count % (count - 1);  // spreads the replicas of one server's shards too
       places_[i].replica = staying_[(i + apart) % count];
       places_[i].in_sync = true;  // both are empty
     }
     note(fmt::format("spread evenly over {} servers", count), 1);
   }
 
-  /// Lets in-sync replicas take over from the dead.
+  /// Promotes in-sync replicas of primaries that died.
   void bury(std::vector<std::uint32_t>& lost) {
     std::size_t promoted = 0;
     std::size_t bare = 0;
@@ -65,7 +65,7 @@ class Placement {
     note("{} shards are lost: no copy in sync is left", lost.size());
   }
 
-  /// Moves the role of primary to replicas that are in sync: away from who is leaving, and where that evens the load.
+  /// Makes in-sync replicas primaries: where the primary is leaving, and where that balances the load.
   void swap_roles() {
     std::size_t swapped = 0;
     for (ShardPlace& place : places_) {
@@ -75,13 +75,13 @@ class Placement {
     }
     while (shift_one()) ++swapped;
     note("{} shards change their primary for an even load", swapped);
-    for (ShardPlace& place : places_) {  // a copy that was kept for a move, or by who is leaving, has done its work
+    for (ShardPlace& place : places_) {  // drop copies that were kept for a move, or by a leaving server
       const bool surplus = place.in_sync && (copies_ < 2 || leaves(place.replica));
       if (surplus && !wants_move(place)) drop_replica(place);
     }
   }
 
-  /// Chooses servers for replicas that are missing, and for those whose shard should move there.
+  /// Chooses servers for missing replicas, and starts moves that balance the load.
   void choose_replicas() {
     std::size_t chosen = 0;
     for (ShardPlace& place : places_) {
@@ -121,7 +121,7 @@ class Placement {
     return load;
   }
 
-  /// How many primaries each will have when the moves under way are done.
+  /// Returns how many primaries each server will have when the moves in progress are done.
   Load planned() const {
     Load load = this->load(/*primaries_only=*/true);
     for (const ShardPlace& place : places_) {
@@ -132,7 +132,7 @@ class Placement {
     return load;
   }
 
-  /// Whether the copy being built is meant to become the primary: its server has fewer.
+  /// Returns whether the copy being built is meant to become the primary: its server has fewer.
   bool moves(const ShardPlace& place) const {
     if (leaves(place.replica)) return false;
     if (leaves(place.primary)) return true;
@@ -140,7 +140,7 @@ class Placement {
     return now.at(place.primary) >= now.at(place.replica) + 2;
   }
 
-  /// The server among `candidates` other than `not_this` with the least load; 0 if there is none.
+  /// Returns the server among `candidates` other than `not_this` with the least load; 0 if there is none.
   static MemberId least(const std::vector<MemberId>& candidates, const Load& load, MemberId not_this) {
     MemberId best = 0;
     for (const MemberId id : candidates) {
@@ -169,13 +169,13 @@ class Placement {
     return server != 0;
   }
 
-  /// Moves one primary from who has the most to somebody who has at least two fewer, along in-sync replicas: perhaps
-  /// over several servers, each of which takes one and gives one (an augmenting path).
+  /// Moves one primary from the server that has the most to one that has at least two fewer, along in-sync replicas,
+  /// possibly through several servers, each of which gains one and loses one (an augmenting path).
   bool shift_one() {
     const Load now = load(/*primaries_only=*/true);
     const auto [low, high] = extremes(now);
     if (now.at(high) < now.at(low) + 2) return false;
-    std::map<MemberId, std::size_t> reached_by;  // server -> the shard whose role brings it there
+    std::map<MemberId, std::size_t> reached_by;  // server -> the shard whose primary moves there
     std::vector<MemberId> frontier{high};
     for (std::size_t next = 0; next < frontier.size(); ++next) {
       const MemberId from = frontier[next];
@@ -199,13 +199,13 @@ class Placement {
     return false;
   }
 
-  /// Begins to build a copy of a shard of the server with the most primaries at the one with the fewest.
+  /// Starts a copy of a shard of the server with the most primaries on the one with the fewest.
   bool prepare_shift() {
     const Load plan = planned();
     const auto [low, high] = extremes(plan);
     if (plan.at(high) < plan.at(low) + 2) return false;
     const Load copies = load(/*primaries_only=*/false);
-    ShardPlace* best = nullptr;  // whose replica is on the server with the most copies, or which has none
+    ShardPlace* best = nullptr;  // the one without a replica, or with its replica on the server with the most copies
     for (ShardPlace& place : places_) {
       const bool busy = place.replica != 0 && !place.in_sync;
       if (place.primary != high || place.replica == low || busy) continue;
@@ -236,8 +236,8 @@ class Placement {
 
   std::vector<ShardPlace> places_;
   const std::uint32_t copies_;
-  std::map<MemberId, bool> leaving_;  // all that live
-  std::vector<MemberId> staying_;     // who may get something
+  std::map<MemberId, bool> leaving_;  // all live servers
+  std::vector<MemberId> staying_;     // those that may get shards
   std::string reason_;
 };
 

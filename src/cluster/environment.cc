@@ -33,7 +33,7 @@ std::uint32_t number_of(const Lookup& lookup, const char* name, std::uint32_t fa
 void check_rank(const JobEnvironment& place) {
   const std::uint32_t count = place.role == Role::kWorker ? place.workers : place.servers;
   if (place.rank >= count) {
-    fail<InvalidArgument>("{} {} cannot be: the job has {} (ranks count from 0)", to_string(place.role), place.rank,
+    fail<InvalidArgument>("{} {} is invalid: the job has {} (ranks count from 0)", to_string(place.role), place.rank,
                           count);
   }
 }
@@ -78,7 +78,7 @@ std::vector<std::string> addresses(const Json& cluster, const std::string& job) 
   return cluster.contains(job) ? cluster.at(job).get<std::vector<std::string>>() : std::vector<std::string>{};
 }
 
-/// JSON's numbers may have a sign or a fraction, and be larger than any rank.
+/// JSON numbers may have a sign or a fraction, or exceed any rank.
 std::uint32_t task_index(const Json& index) {
   if (!index.is_number_unsigned() || index.get<std::uint64_t>() > std::numeric_limits<std::uint32_t>::max()) {
     fail<InvalidArgument>("TF_CONFIG: task index {}: expected a whole number from 0",
@@ -133,7 +133,7 @@ JobEnvironment from_tf_config(const std::string& text) {
                             did_you_mean(type, {"chief", "master", "worker", "ps"}));
     }
     place.hosts_master = place.role == Role::kWorker && place.rank == 0;
-    if (place.hosts_master) place.listen.port = 0;  // the one it is given is the master's
+    if (place.hosts_master) place.listen.port = 0;  // the address given is the master's
   } catch (const Json::exception& problem) {
     fail<InvalidArgument>(
         "TF_CONFIG is not what it should be ({}): expected {{\"cluster\": {{\"worker\": "

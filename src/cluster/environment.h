@@ -10,35 +10,35 @@
 
 namespace trireme::cluster {
 
-/// A process's place in a job, as its environment tells it.
+/// A process's place in a job, as given by its environment.
 struct JobEnvironment {
   Role role = Role::kWorker;
   Rank rank = 0;
   std::uint32_t workers = 1;
-  std::uint32_t initial_workers = 0;  ///< how many there were at the start, if that is another number; 0 = `workers`
+  std::uint32_t initial_workers = 0;  ///< how many there were at the start, if different; 0 = `workers`
   std::uint32_t servers = 1;
-  net::Address master;  ///< port 0 = it is found through `store`
-  std::string store;    ///< where the master keeps what must outlive it, and is found; empty = it cannot be replaced
-  net::Address listen;  ///< where to listen, servers for workers and workers for each other; port 0 = any free one
+  net::Address master;  ///< port 0 = found through `store`
+  std::string store;    ///< where the master is found and keeps what must outlive it; empty = it cannot be replaced
+  net::Address listen;  ///< where to listen: servers for workers, workers for each other; port 0 = any free one
   bool hosts_master = false;  ///< this process also runs the master, at `master`
   std::string secret;
   net::Transport transport = net::Transport::kAuto;
-  std::uint64_t bits_per_second = 0;     ///< experiments: slow links, without shared memory; 0 = as fast as it goes
-  std::chrono::milliseconds latency{0};  ///< experiments: what workers send each other in the background starts late
-  bool trace_algorithms = false;         ///< log how workers reduce among each other, and why so
+  std::uint64_t bits_per_second = 0;     ///< experiments: slow links, without shared memory; 0 = no limit
+  std::chrono::milliseconds latency{0};  ///< experiments: delay of what workers send each other in the background
+  bool trace_algorithms = false;         ///< log which algorithms workers reduce with, and why
   std::string run_folder;                ///< where results go; empty = the process decides
 };
 
 /// Looks up a variable: `std::getenv` in a program, a map in a test.
 using Lookup = std::function<const char*(const char* name)>;
 
-/// What a process finds in its environment: Trireme's own variables (set by `trireme run`), else TF_CONFIG. Nothing
-/// there: nullopt, the process is alone. Throws InvalidArgument that names the variable and what is wrong with it.
+/// Returns what the environment says: Trireme's own variables (set by `trireme run`), else TF_CONFIG; nullopt if
+/// neither is set: the process is alone. Throws InvalidArgument that names the variable and what is wrong with it.
 ///
 ///   TRIREME_ROLE worker|server   TRIREME_RANK      TRIREME_WORKERS   TRIREME_SERVERS   TRIREME_MASTER host:port
 ///   TRIREME_LISTEN host:port     TRIREME_TRANSPORT TRIREME_RUN_DIR   TRIREME_SECRET or TRIREME_SECRET_FILE
-///   TRIREME_INITIAL_WORKERS for one that came later
-///   TRIREME_STORE sqlite:/folder/job.db or etcd://host:2379 (the master is found there when it is replaced, and
+///   TRIREME_INITIAL_WORKERS for one that joins later
+///   TRIREME_STORE sqlite:/folder/job.db or etcd://host:2379 (where the master is found when it was replaced, and
 ///   without TRIREME_MASTER also at the start)
 ///   TRIREME_THROTTLE 100mbit     TRIREME_LATENCY_MS                  TRIREME_TRACE_ALGORITHMS 1
 ///
@@ -46,9 +46,9 @@ using Lookup = std::function<const char*(const char* name)>;
 /// worker 0 and hosts the master at its address; without a chief, worker 0 does. The secret comes from TRIREME_SECRET
 /// or TRIREME_SECRET_FILE.
 std::optional<JobEnvironment> read_environment(const Lookup& lookup);
-std::optional<JobEnvironment> read_environment();  ///< of this process
+std::optional<JobEnvironment> read_environment();  ///< from this process's environment
 
-/// The secret in TRIREME_SECRET, or in the file that TRIREME_SECRET_FILE names; empty if neither is set.
+/// Returns the secret in TRIREME_SECRET, or in the file that TRIREME_SECRET_FILE names; empty if neither is set.
 std::string read_secret(const Lookup& lookup);
 
 }  // namespace trireme::cluster

@@ -13,7 +13,7 @@ using Outer = LocalSgdChoice::Outer;
 
 constexpr std::string_view kExample = "such as local-sgd:16, or local-sgd:16,outer=nesterov,outer-lr=0.7";
 
-/// The whole of `text` as a number that `good` accepts.
+/// Parses the whole of `text` as a number that `good` accepts.
 template <typename Number, typename Good>
 Number parse_number(std::string_view what, std::string_view text, Good good, std::string_view expected) {
   Number number{};
@@ -77,7 +77,7 @@ LocalSgdChoice parse_local_sgd(std::string_view text) {
   if (text.empty()) fail<InvalidArgument>("local-sgd: how many steps of its own does a worker take? {}", kExample);
   choice.steps = parse_number<Step>(
       "number of steps", next(), [](Step steps) { return steps > 0; }, "a whole number above 0");
-  bool outer_set = false;  // something that only an outer optimizer uses
+  bool outer_set = false;  // a setting that only an outer optimizer uses
   while (!text.empty()) {
     const std::string_view word = next();
     const std::size_t equals = word.find('=');

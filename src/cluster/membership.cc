@@ -22,7 +22,7 @@ void log_learner(const ViewInfo& view) {
 Membership::Membership(net::EventLoop& loop, MembershipOptions options, Events events)
     : options_(std::move(options)), events_(std::move(events)), loop_(loop) {
   const Deadline deadline = Deadline::in(std::min<std::chrono::milliseconds>(options_.join_within, 30s));
-  if (options_.find_master) {  // whoever leads now: the one that this process was started with may be gone
+  if (options_.find_master) {  // ask who leads now: the master this process was started with may be gone
     find_next_master(nullptr, deadline, "the store has named none since this process started");
   } else {
     connection_ = connect(options_.master, deadline, /*await_listener=*/true);
@@ -41,14 +41,14 @@ Membership::Membership(net::EventLoop& loop, MembershipOptions options, Events e
 Membership::~Membership() {
   closing_.store(true);
   thread_.request_stop();
-  connection()->close();  // ends a heartbeat on its way
+  connection()->close();  // ends a heartbeat in progress
   if (thread_.joinable()) thread_.join();
 }
 
 std::shared_ptr<net::Connection> Membership::connect(const net::Address& address, Deadline deadline,
                                                      bool await_listener) {
   net::Address master = address;
-  master.unix_name.clear();  // small messages: shared memory is not worth it
+  master.unix_name.clear();  // messages are small: shared memory is not worth it
   const auto transport = options_.transport == net::Transport::kShm ? net::Transport::kAuto : options_.transport;
   return net::Connection::open(loop_, master,
                                {.secret = options_.secret,
@@ -67,7 +67,7 @@ std::chrono::milliseconds Membership::master_patience() const {
   return options_.find_master ? options_.master_hangs_after : options_.master_silent_after;
 }
 
-/// Asks the master; if it dies meanwhile, its successor.
+/// Asks the master, or its successor if it dies meanwhile.
 template <typename Reply, typename Ask>
 Reply Membership::ask(Request kind, const Ask& body, Deadline deadline, const std::string& what) {
   for (;;) {
@@ -77,7 +77,7 @@ Reply Membership::ask(Request kind, const Ask& body, Deadline deadline, const st
     } catch (const PeerLost& gone) {
       if (!options_.find_master || closing_.load()) throw;
       find_next_master(current, Deadline::in(options_.without_master_within), gone.what());
-      deadline = Deadline::in(deadline.allowed());  // the search may have taken longer than an answer may
+      deadline = Deadline::in(deadline.allowed());  // the search may have used up the time for the answer
     }
   }
 }
@@ -90,14 +90,14 @@ void Membership::find_next_master(const std::shared_ptr<net::Connection>& lost, 
   while (!deadline.passed() && !closing_.load()) {
     try {
       if (const auto address = options_.find_master()) {
-        // Where nobody listens the one before did: its successor will be somewhere else.
+        // If nobody listens there, the address is the old master's: the successor will be at another one.
         auto next = connect(*address, Deadline::in(500ms), /*await_listener=*/false);
         log_info("master_found", "found the master", {{"address", address->text()}});
         const MutexLock lock(mutex_);
         connection_ = std::move(next);
         return;
       }
-    } catch (const Error& problem) {  // it is not there yet, or the store is not
+    } catch (const Error& problem) {  // the master, or the store, is not up yet
       log_debug("no_master_yet", "no master yet", {{"reason", problem.what()}});
     }
     std::this_thread::sleep_for(20ms);
@@ -120,7 +120,7 @@ JoinReply Membership::join(JoinRequest request, std::chrono::milliseconds within
 }
 
 bool Membership::regroup(const std::string& reason, bool done) {
-  const bool as_learner = options_.as_learner && !learner() && !done;  // one that was expelled has to get ready again
+  const bool as_learner = options_.as_learner && !learner() && !done;  // one that was expelled must catch up again
   const JoinReply reply =
       join({.member = member(), .view = view().view, .reason = reason, .done = done, .as_learner = as_learner},
            kRegroupWithin);
@@ -239,7 +239,7 @@ void Membership::send_heartbeat(bool last) {
   if (heartbeat.member == member()) tell_regroup(reply);
 }
 
-/// A heartbeat that is not answered in time is not the last word if there may be another master.
+/// Sends a heartbeat. A timeout is not final if there may be another master.
 HeartbeatReply Membership::tell(const Heartbeat& heartbeat) {
   for (;;) {
     try {

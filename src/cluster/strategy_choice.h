@@ -7,7 +7,7 @@
 
 namespace trireme::cluster {
 
-/// The strategy with its consistency where it has one, for people: "ps:ssp:4", "allreduce".
+/// Returns the strategy with its consistency where it has one, for people: "ps:ssp:4", "allreduce".
 std::string describe(const StrategyChoice& choice, const std::string& consistency);
 
 /// Throws InvalidArgument, which says what to do, if the strategy does not work with that many servers.

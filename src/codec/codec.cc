@@ -13,10 +13,10 @@
 namespace trireme::codec {
 namespace {
 
-/// What is converted at a time where values pass through memory of our own: stays in the first-level cache.
+/// Values converted at a time where they pass through a buffer of our own: stays in the first-level cache.
 constexpr std::size_t kTile = 2 * kBlock;
 
-/// Through a tile, because encoded bytes may lie at odd addresses, where there are no numbers of two bytes.
+/// Goes through a tile because encoded bytes may be at odd addresses, where a two-byte number cannot be stored.
 void encode_halves(Kind kind, std::span<const float> values, std::byte* out) {
   std::array<float, kTile> finite;
   std::array<std::uint16_t, kTile> halves;
@@ -51,7 +51,7 @@ void check_encoded(const Spec& spec, Bytes encoded, std::size_t count) {
   if (spec.kind == Kind::kTopK) check_top(encoded, kept_values(spec, count), count);
 }
 
-/// For checked bytes of a codec that sends all values.
+/// Decodes checked bytes of a codec that sends all values.
 void decode_dense(const Spec& spec, Bytes encoded, std::span<float> out) {
   switch (spec.kind) {
     case Kind::kNone:
@@ -71,7 +71,7 @@ void decode_dense(const Spec& spec, Bytes encoded, std::span<float> out) {
   check_failed("a codec that sends all values", to_string(spec), __FILE__, __LINE__);
 }
 
-/// For checked bytes of a codec that sends some values.
+/// Adds checked bytes of a codec that sends some values.
 void add_sparse(const Spec& spec, std::uint64_t key, Bytes encoded, std::span<float> out) {
   const std::size_t kept = kept_values(spec, out.size());
   spec.kind == Kind::kTopK ? add_top(encoded, kept, out) : add_random(key, encoded, kept, out);

@@ -11,7 +11,7 @@
 namespace trireme::codec {
 namespace {
 
-/// So many values go through all stages before the next ones: small enough to stay in the first-level cache.
+/// Values that go through all stages before the next ones: few enough to stay in the first-level cache.
 constexpr std::size_t kFeedbackTile = 4 * kBlock;
 
 }  // namespace
@@ -61,7 +61,7 @@ void ErrorFeedback::encode_sparse(std::uint64_t key, std::span<const float> valu
   } else {
     clear_random(key, kept, next);
   }
-  // Whatever is not finite shows in what was sent, so the rest is looked at only then.
+  // Values that are not finite always show up among those sent, so the rest is checked only then.
   if (!all_finite(out.last(kept * sizeof(float)))) zero_unless_finite(next);
 }
 

@@ -22,17 +22,17 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   return largest;
 }
 
-/// Adding this to a float of magnitude below 2^22 rounds it to an integer, ties to even, which then stands in the low
-/// bits as two's complement. Unlike std::nearbyint it is an instruction on every processor.
+/// Adding this to a float of magnitude below 2^22 rounds it to an integer, ties to even, which is then in the low bits
+/// as two's complement. Unlike std::nearbyint it is one instruction on every processor.
 constexpr float kRoundToInteger = 0x1.8p23f;
 
 /// Never subnormal: its inverse would be infinite, or the scale itself too coarse.
 constexpr float kSmallestScale = std::numeric_limits<float>::min();
-/// One step below the largest float / 127, which was rounded up: 127 times that is infinite.
+/// One step below the largest float / 127, because that quotient was rounded up: 127 times it is infinite.
 constexpr float kLargestScale =
     std::bit_cast<float>(std::bit_cast<std::uint32_t>(std::numeric_limits<float>::max() / 127.0f) - 1);
 
-/// One block; `codes` has `count` bytes. Returns the scale.
+/// Encodes one block; `codes` has `count` bytes. Returns the scale.
 [[gnu::always_inline]] inline float encode_block(const float* values, std::size_t count, unsigned char* codes) {
   const std::uint32_t largest = largest_magnitude(values, count);
   if (largest >= kInfinityBits) {
@@ -71,22 +71,22 @@ TRIREME_SIMD void decode_int8_blocks(const std::byte* encoded, float* out, std::
   }
 }
 
-/// A block of 1-bit as it travels, but for bits that a last, shorter block does not have.
+/// A 1-bit block as it is sent, except that a shorter last block has fewer sign bits.
 struct SignBlock {
   static constexpr std::size_t kWords = kBlock / 32;
 
-  float positive;  ///< what a clear bit stands for
-  float negative;  ///< what a set bit stands for
+  float positive;  ///< the value of a clear bit
+  float negative;  ///< the value of a set bit
   std::array<std::uint32_t, kWords> signs;
 
-  /// What a block of `count` values has of this.
+  /// Returns the size of a block of `count` values in bytes.
   static std::size_t bytes(std::size_t count) { return offsetof(SignBlock, signs) + (count + 7) / 8; }
 };
 static_assert(sizeof(SignBlock) == 2 * sizeof(float) + kBlock / 8 && std::endian::native == std::endian::little);
 
-/// Sums of the positive and of the negative values of a whole block. In double, so that huge values do not overflow
-/// and tiny ones do not vanish; by folding the block in half again and again, an order that suits vectors of any width
-/// and is the same for all.
+/// Sums of the positive and of the negative values of a whole block. In double, so that huge values do not overflow and
+/// tiny ones do not vanish; by folding the block in half again and again, an order that suits vectors of any width and
+/// is the same for all.
 struct Sums {
   double positive;
   double negative;
@@ -118,7 +118,7 @@ static_assert(std::has_single_bit(kBlock));
   return word;
 }
 
-/// `values` is a whole block, of which `count` are meant; the others are +0.
+/// `values` is a whole block, of which the first `count` are used; the others are +0.
 TRIREME_SIMD void encode_signs(const float* values, std::size_t count, SignBlock& block) {
   if (largest_magnitude(values, kBlock) >= kInfinityBits) {
     block = {.positive = kNan, .negative = kNan, .signs = {}};
@@ -135,7 +135,7 @@ TRIREME_SIMD void encode_signs(const float* values, std::size_t count, SignBlock
   block.negative = negatives == 0 ? 0.0f : static_cast<float>(sums.negative / static_cast<double>(negatives));
 }
 
-/// Writes a whole block.
+/// Decodes a whole block.
 TRIREME_SIMD void decode_signs(const SignBlock& block, float* out) {
   const float positive = block.positive;
   const float negative = block.negative;

@@ -20,13 +20,13 @@ struct Threshold {
   std::size_t ties;
 };
 
-/// The 31 bits of a magnitude are three digits, the first of which holds the exponent and three bits more.
+/// The 31 bits of a magnitude are three digits, the first of which holds the exponent and three more bits.
 constexpr std::size_t kDigits = 2048;
 constexpr std::uint32_t kFirstShift = 20;
 using Counts = std::array<std::uint32_t, kDigits>;
 
-/// How often each first digit occurs. Into four tables by turns: neighbours often have the same digit, and adding to
-/// a number that is still on its way to memory is slow.
+/// Counts how often each first digit occurs. Uses four tables in turn: neighbours often have the same digit, and
+/// incrementing a number whose store is still pending is slow.
 void count_first_digits(std::span<const float> values, Counts& counts) {
   std::array<Counts, 4> tables{};
   const std::size_t even = values.size() / 4 * 4;
@@ -39,10 +39,10 @@ void count_first_digits(std::span<const float> values, Counts& counts) {
   }
 }
 
-/// Values are looked at in groups of this many, most of which can be passed over at once.
+/// Values are checked in groups of this many, most of which can be skipped at once.
 constexpr std::size_t kGroup = 16;
 
-/// How often each digit of `width` bits from `shift` up occurs in magnitudes that begin with `prefix`.
+/// Counts how often each digit of `width` bits from `shift` up occurs in magnitudes that begin with `prefix`.
 TRIREME_SIMD void count_digits(const float* values, std::size_t count, std::uint32_t prefix, std::uint32_t shift,
                                std::uint32_t width, Counts& counts) {
   counts.fill(0);
@@ -63,7 +63,7 @@ TRIREME_SIMD void count_digits(const float* values, std::size_t count, std::uint
   }
 }
 
-/// Digit by digit from the top, like a radix sort that only follows the digit in which the last one sent lies.
+/// Goes digit by digit from the top, like a radix sort that only follows the digit of the smallest magnitude sent.
 Threshold find_threshold(std::span<const float> values, std::size_t kept) {
   struct Digit {
     std::uint32_t shift;
@@ -72,7 +72,7 @@ Threshold find_threshold(std::span<const float> values, std::size_t kept) {
   constexpr std::array kPlaces = {Digit{kFirstShift, 11}, Digit{9, 11}, Digit{0, 9}};
   Counts counts;
   std::uint32_t prefix = 0;
-  std::size_t wanted = kept;  // of those that begin with `prefix`
+  std::size_t wanted = kept;  // among those that begin with `prefix`
   for (const auto [shift, width] : kPlaces) {
     if (shift == kFirstShift) {
       count_first_digits(values, counts);
@@ -87,12 +87,12 @@ Threshold find_threshold(std::span<const float> values, std::size_t kept) {
   return {prefix, wanted};
 }
 
-/// So many values at a time are looked through for those to send.
+/// Values searched at a time for those to send.
 constexpr std::size_t kTile = 1024;
 
-/// Lists in `found` the indices of what `threshold` lets pass among [begin, end), at most a tile. Takes the ties it
-/// lets pass off the threshold. Returns how many were found. Without branches that depend on single values: which ones
-/// pass is nothing that a processor could foresee.
+/// Lists in `found` the indices in [begin, end), at most a tile, whose values pass `threshold`. Subtracts the ties that
+/// passed from the threshold. Returns how many were found. Has no branches on single values: a processor could not
+/// predict which ones pass.
 TRIREME_SIMD std::size_t list_passing(const float* values, std::size_t begin, std::size_t end, Threshold& threshold,
                                       std::array<std::uint32_t, kTile>& found) {
   const auto [limit, ties] = threshold;
@@ -123,9 +123,10 @@ std::uint32_t index_at(Bytes encoded, std::size_t i) { return load_le<std::uint3
 
 /// Calls `use(i, index)` for the indices drawn by `key`: i = 0 .. kept - 1, distinct indices below `count`.
 ///
-/// The values are cut into `kept` neighbouring runs, as equal as can be, and one is drawn from each; the whole is
-/// turned by a random offset, so that each index has the same chance, whatever the sizes of runs. So indices come in
-/// memory order (but for the turn), no set of those drawn is needed, and the cost is that of `kept`, not of `count`.
+/// The values are divided into `kept` contiguous runs, as equal as possible, and one is drawn from each; all indices
+/// are rotated by a random offset, so that each has the same chance whatever the sizes of the runs. So indices come in
+/// memory order (apart from the rotation), no set of those drawn is needed, and the cost grows with `kept`, not
+/// `count`.
 template <typename Use>
 void for_each_drawn(std::uint64_t key, std::size_t count, std::size_t kept, Use use) {
   if (kept == 0) return;
@@ -133,7 +134,7 @@ void for_each_drawn(std::uint64_t key, std::size_t count, std::size_t kept, Use 
   const std::uint64_t turn = random.below(count);
   std::uint64_t begin = 0;
   for (std::size_t i = 0; i < kept; ++i) {
-    const std::uint64_t end = (i + 1) * count / kept;  // count has 32 bits at most: no overflow
+    const std::uint64_t end = (i + 1) * count / kept;  // count has at most 32 bits: no overflow
     const std::uint64_t index = begin + random.below(end - begin) + turn;
     use(i, static_cast<std::size_t>(index < count ? index : index - count));
     begin = end;
@@ -162,7 +163,7 @@ void encode_top(std::span<const float> values, std::size_t kept, MutableBytes ou
 }
 
 void check_top(Bytes encoded, std::size_t kept, std::size_t count) {
-  std::uint64_t allowed = 0;  // the least that the next index may be
+  std::uint64_t allowed = 0;  // the smallest value that the next index may have
   for (std::size_t i = 0; i < kept; ++i) {
     const std::uint32_t index = index_at(encoded, i);
     if (index < allowed || index >= count) {

@@ -8,29 +8,29 @@
 
 namespace trireme::codec {
 
-// top-k and random-k: `kept` of the values travel. Byte counts are checked by the caller: 8 * kept for top-k (indices
-// of 32 bits, then values), 4 * kept for random-k (values); at any alignment. 1 <= kept <= values, or both are zero.
+// top-k and random-k: `kept` of the values are sent. The caller checks byte counts: 8 * kept for top-k (indices of 32
+// bits, then values), 4 * kept for random-k (values); at any alignment. 1 <= kept <= values, or both are zero.
 
-/// Writes the `kept` largest magnitudes (NaN and infinity above all; ties to the lower index), in index order.
-/// Finds the smallest magnitude that is sent by counting digits of its bits, so the time does not depend on `kept`.
+/// Writes the values of the `kept` largest magnitudes (NaN and infinity above all; ties to the lower index), in index
+/// order. Finds the smallest magnitude sent by counting digits of its bits, so the time does not depend on `kept`.
 void encode_top(std::span<const float> values, std::size_t kept, MutableBytes out);
 
 /// Throws Corrupt unless the indices are ascending and all below `count`.
 void check_top(Bytes encoded, std::size_t kept, std::size_t count);
 
-/// out[index] += value, for encoded bytes that `check_top` found good.
+/// Adds each value sent to out[index], for encoded bytes that passed `check_top`.
 void add_top(Bytes encoded, std::size_t kept, std::span<float> out);
 
-/// values[index] = 0 for every index sent, for encoded bytes that `check_top` would find good.
+/// Sets values[index] = 0 for every index sent, for encoded bytes that would pass `check_top`.
 void clear_top(Bytes encoded, std::size_t kept, std::span<float> values);
 
-/// Writes the values at the indices that `key` draws; if any of all values is not finite, NaN for the first of them.
+/// Writes the values at the indices that `key` draws; the first becomes NaN if any of `values` is not finite.
 void encode_random(std::uint64_t key, std::span<const float> values, std::size_t kept, MutableBytes out);
 
-/// out[index] += value at the indices that `key` draws.
+/// Adds each value sent to out[index], at the indices that `key` draws.
 void add_random(std::uint64_t key, Bytes encoded, std::size_t kept, std::span<float> out);
 
-/// values[index] = 0 at the indices that `key` draws.
+/// Sets values[index] = 0 at the indices that `key` draws.
 void clear_random(std::uint64_t key, std::size_t kept, std::span<float> values);
 
 }  // namespace trireme::codec

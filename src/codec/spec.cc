@@ -100,7 +100,7 @@ std::size_t kept_values(const Spec& spec, std::size_t count) {
     fail<InvalidArgument>("{} values at once are too many for codec '{}'; encode parts of at most 2^32 - 1", count,
                           to_string(spec));
   }
-  // A trifle less than the product: 7 % of 100 is 7, though 0.07 * 100 is above that in binary.
+  // Slightly less than the product: 7 % of 100 is 7, though 0.07 * 100 is above that in binary.
   const double share = std::ceil(spec.ratio * static_cast<double>(count) * (1 - 1e-12));
   return std::clamp(static_cast<std::size_t>(share), std::size_t{1}, count);
 }

@@ -11,11 +11,11 @@
 
 namespace trireme::collective {
 
-/// An engine that carries out operations: native, MPI, NCCL. Used by one thread at a time, except for `abort` and
-/// `traffic`. Operations are validated by the caller. After PeerLost or Timeout it is not used again.
+/// An engine that carries out operations: native, MPI, NCCL. Not thread-safe, except for `abort` and `traffic`. The
+/// caller validates operations. Not to be used again after PeerLost or Timeout.
 class Backend {
  public:
-  /// How a posted operation ended: nullptr = well.
+  /// Receives how a posted operation ended: nullptr = success.
   using Done = std::function<void(std::exception_ptr problem)>;
 
   virtual ~Backend() = default;
@@ -23,23 +23,23 @@ class Backend {
   virtual Rank rank() const = 0;
   virtual std::uint32_t size() const = 0;
 
-  /// How the ranks are connected: "shm", "tcp", "tls", "shm+tls", "alone"; or the engine's name.
+  /// Returns how the ranks are connected: "shm", "tcp", "tls", "shm+tls", "alone"; or the engine's name.
   virtual std::string transport() const = 0;
 
   /// Carries out a collective; blocks until it is done. Posted operations make progress meanwhile. Throws as
   /// Communicator does.
   virtual void run(const Operation& operation, Deadline deadline) = 0;
 
-  /// Begins a send or recv, which stays valid until `done` is called: by `run` or `progress`, or by this call itself.
+  /// Starts a send or recv, which must stay valid until `done` is called: by `run`, `progress` or this call itself.
   virtual void post(const Operation& operation, Deadline deadline, Done done) = 0;
 
-  /// Moves posted operations on, waiting a few milliseconds at most for something to move. False if none is left.
+  /// Advances posted operations; waits at most a few milliseconds for one to move. Returns false if none is left.
   virtual bool progress() = 0;
 
   /// See Communicator.
   virtual std::shared_ptr<std::byte> allocate(std::size_t bytes, Deadline deadline) = 0;
 
-  /// Makes `run` throw PeerLost, and posted operations end with it, soon; from any thread.
+  /// Makes `run` throw PeerLost, and posted operations end with it, soon. Thread-safe.
   virtual void abort(const std::string& reason) = 0;
 
   virtual Traffic traffic() const = 0;

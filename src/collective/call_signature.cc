@@ -18,7 +18,7 @@ bool has_root(OperationKind kind) {
 }  // namespace
 
 CallSignature make_call(const Operation& operation, std::uint64_t number) {
-  // A rank without elements still has a type: on the side that every rank of the operation uses.
+  // A rank without elements still has a type: that of the side that every rank of the operation uses.
   const bool by_output =
       operation.in.count == 0 && (operation.out.count > 0 || operation.kind == OperationKind::kScatter);
   const ConstArray data = by_output ? ConstArray(operation.out) : operation.in;
@@ -74,7 +74,7 @@ bool match(const CallSignature& ours, const CallSignature& theirs) {
 std::string describe_mismatch(Rank our_rank, const CallSignature& ours, Rank their_rank, const CallSignature& theirs) {
   std::string mine = describe(ours);
   std::string other = describe(theirs);
-  if (mine == other) {  // the difference is in what a description leaves out
+  if (mine == other) {  // the difference is in what a description omits
     mine += fmt::format(" (call {}, parts {:08x})", ours.number, ours.fingerprint & 0xffffffff);
     other += fmt::format(" (call {}, parts {:08x})", theirs.number, theirs.fingerprint & 0xffffffff);
   }

@@ -8,9 +8,9 @@
 namespace trireme::collective {
 namespace {
 
-constexpr std::uint32_t kFewRanks = 8;         // up to here everybody can send to everybody
-constexpr std::size_t kTreeBytes = 64u << 10;  // above, the bytes count more than the messages
-constexpr std::size_t kRingBytes = 4u << 20;   // above, the ring's many steps do not show
+constexpr std::uint32_t kFewRanks = 8;         // up to here all ranks can send to all
+constexpr std::size_t kTreeBytes = 64u << 10;  // above this, bytes matter more than messages
+constexpr std::size_t kRingBytes = 4u << 20;   // above this, the ring's many steps do not matter
 
 bool each_single_lane(std::span<const LaneRange> lanes) {
   for (const LaneRange& range : lanes) {
@@ -19,7 +19,7 @@ bool each_single_lane(std::span<const LaneRange> lanes) {
   return true;
 }
 
-/// Along a tree of ranks, sums are in lane order if each rank holds as many lanes as the others, a power of two.
+/// Returns whether sums along a tree of ranks are in lane order: all ranks hold the same power of two of lanes.
 bool rank_tree_is_lane_tree(std::span<const LaneRange> lanes) {
   if (each_single_lane(lanes)) return true;
   for (const LaneRange& range : lanes) {

@@ -14,14 +14,14 @@ namespace trireme::collective {
 
 struct Handle::State {
   Operation operation;
-  std::function<void()> task;  // what to do instead of an operation
+  std::function<void()> task;  // run instead of an operation
   Deadline deadline = Deadline::in(0s);
   Deadline::Clock::time_point not_before;
 
   mutable Mutex mutex;
   Condition ended;
   bool done TRIREME_GUARDED_BY(mutex) = false;
-  std::optional<net::ErrorBody> problem TRIREME_GUARDED_BY(mutex);  // a value, thrown anew on each thread that asks
+  std::optional<net::ErrorBody> problem TRIREME_GUARDED_BY(mutex);  // a value: each thread throws its own copy
 
   void end(const std::exception_ptr& how) {
     {
@@ -37,8 +37,8 @@ struct Handle::State {
     ended.notify_all();
   }
 
-  /// Waits for its end; throws what went wrong. Bounded, because every operation before it in the queue ends by its own
-  /// deadline.
+  /// Waits until it has ended; throws its error. Bounded, because every operation before it in the queue ends by its
+  /// own deadline.
   void wait_ended() {
     const MutexLock lock(mutex);
     ended.wait(mutex, [this]() TRIREME_REQUIRES(mutex) { return done; });
@@ -62,7 +62,7 @@ void Handle::wait(Deadline deadline) {
 
 void Handle::wait() {
   TRIREME_CHECK(state_ != nullptr, "a handle of no operation");
-  // Its own deadline ends it; the margin is for the moment until that is noticed.
+  // Its own deadline ends it; the margin is for the time until that is noticed.
   wait(Deadline::in(state_->deadline.left() + 5s));
 }
 
@@ -74,7 +74,7 @@ bool Handle::poll() const {
 
 namespace {
 
-/// Takes the backend's place while there is none: after a reconfiguration that failed.
+/// Stands in for the backend while there is none: after a reconfiguration that failed.
 class Disconnected final : public Backend {
  public:
   Disconnected(Rank rank, std::uint32_t size) : rank_(rank), size_(size) {}
@@ -98,8 +98,8 @@ class Disconnected final : public Backend {
 
 }  // namespace
 
-/// Calls in order: a blocking call with nothing before it runs on the caller's thread, everything else in the
-/// background, on a thread that is started when it is first needed.
+/// Calls in order: a blocking call with nothing before it runs on the caller's thread, everything else on a background
+/// thread that is started when first needed.
 class Communicator::Engine {
  public:
   using StatePtr = std::shared_ptr<Handle::State>;
@@ -138,7 +138,7 @@ class Communicator::Engine {
     } catch (...) {
       problem = std::current_exception();
     }
-    for (const StatePtr& state : states) {  // all of them, for they use the caller's memory
+    for (const StatePtr& state : states) {  // all of them, because they use the caller's memory
       try {
         state->wait_ended();
       } catch (...) {
@@ -186,7 +186,7 @@ class Communicator::Engine {
         return memory;
       }
     }
-    const auto state = std::make_shared<Handle::State>();  // in its turn among what was started before
+    const auto state = std::make_shared<Handle::State>();  // after what was started before
     state->task = task;
     enqueue(state);
     state->wait_ended();
@@ -208,7 +208,7 @@ class Communicator::Engine {
     if (view <= options_.view) fail<InvalidArgument>("view {} does not come after view {}", view, options_.view);
     stop("the communicator goes on in another view");
     const MutexLock turn(turn_);
-    // The old connections end now: whoever still waits for us there learns it.
+    // The old connections end now, so that peers that still wait for us notice.
     replace_backend(std::make_shared<Disconnected>(rank, static_cast<std::uint32_t>(members.size())));
     options_.rank = rank;
     options_.view = view;
@@ -251,7 +251,7 @@ class Communicator::Engine {
     const MutexLock lock(mutex_);
     past_ = sum(past_, backend_->traffic());
     active_ = next.get();
-    backend_.swap(next);  // the old one ends without the lock
+    backend_.swap(next);  // the old one is destroyed without the lock
   }
 
   static bool is_message(const Operation& operation) {
@@ -310,7 +310,7 @@ class Communicator::Engine {
     }
   }
 
-  /// On the background thread.
+  /// Runs on the background thread.
   void carry_out(const StatePtr& state, const std::stop_token& stop) TRIREME_REQUIRES(turn_) {
     try {
       throw_if_broken();
@@ -341,13 +341,13 @@ class Communicator::Engine {
     try {
       std::rethrow_exception(problem);
     } catch (const InvalidArgument&) {
-      // the ranks disagreed, and all know: they can go on
+      // the ranks disagreed, and all of them know: they can go on
     } catch (const std::exception& fatal) {
       note_broken(fatal.what());
     }
   }
 
-  /// The artificial latency of a link: an operation begins late, but several are on their way at the same time.
+  /// Simulates the latency of a link: an operation starts late, but several can be in flight at the same time.
   void hold_back(Deadline::Clock::time_point until, const std::stop_token& stop) {
     while (!stop.stop_requested() && Deadline::Clock::now() < until) {
       std::this_thread::sleep_for(std::min<Deadline::Clock::duration>(1ms, until - Deadline::Clock::now()));
@@ -355,7 +355,7 @@ class Communicator::Engine {
     }
   }
 
-  /// Ends the background thread, and every operation that has not ended.
+  /// Ends the background thread and every pending operation.
   void stop(const std::string& reason) {
     {
       const MutexLock lock(mutex_);
@@ -380,7 +380,7 @@ class Communicator::Engine {
   Endpoint* endpoint_;
   CommunicatorOptions options_;
   Mutex mutex_;
-  std::shared_ptr<Backend> backend_ TRIREME_GUARDED_BY(mutex_);  // replaced with turn_ as well
+  std::shared_ptr<Backend> backend_ TRIREME_GUARDED_BY(mutex_);  // replaced with turn_ held as well
   Traffic past_ TRIREME_GUARDED_BY(mutex_);                      // of earlier backends
   StoppableCondition work_;
   std::deque<StatePtr> queue_ TRIREME_GUARDED_BY(mutex_);
@@ -388,10 +388,10 @@ class Communicator::Engine {
   std::string broken_ TRIREME_GUARDED_BY(mutex_);  // why nothing works any more
 
   Mutex turn_;
-  Backend* active_ TRIREME_GUARDED_BY(turn_);  // backend_, for the one who uses it
+  Backend* active_ TRIREME_GUARDED_BY(turn_);  // backend_, for the holder of turn_
   Observer observer_ TRIREME_GUARDED_BY(turn_);
 
-  bool posted_ = false;  // sends or receives are under way; the thread's own, and that of who joined it
+  bool posted_ = false;  // sends or receives are in progress; only used by the thread, or after joining it
   std::jthread thread_;
 };
 

@@ -16,12 +16,12 @@ struct CommunicatorOptions {
   Rank rank = 0;
   View view = 1;
   std::vector<net::Address> members;  ///< the endpoints of all ranks, in order; one = alone
-  std::string group = "all";          ///< tells groups of one view apart; the same on all their members
+  std::string group = "all";          ///< distinguishes groups of one view; the same on all their members
   net::Transport transport = net::Transport::kAuto;
   std::chrono::milliseconds connect_within = 30s;
   std::chrono::milliseconds deadline = 30s;  ///< of each operation; asynchronous ones count from their start
-  std::uint64_t bits_per_second = 0;  ///< experiments: a slow link to each peer (no shared memory then); 0 = as it is
-  std::chrono::milliseconds latency{0};  ///< experiments: an asynchronous operation begins this much later
+  std::uint64_t bits_per_second = 0;  ///< experiments: a slow link to each peer (no shared memory then); 0 = no limit
+  std::chrono::milliseconds latency{0};  ///< experiments: an asynchronous operation starts this much later
   bool trace_algorithms = false;         ///< logs each new choice of an algorithm, and why
 };
 

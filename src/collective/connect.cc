@@ -8,7 +8,7 @@
 namespace trireme::collective {
 namespace {
 
-/// The whole addresses of all ranks: where two of them share a host, they tell how to share memory.
+/// Returns the full addresses of all ranks: those on the same host learn from them how to share memory.
 std::vector<net::Address> gather_addresses(Communicator& ranks, const net::Address& own) {
   constexpr std::size_t kRecord = 1024;  // u32 size, then the address as MessagePack
   const std::string encoded = net::encode_message(own);

@@ -12,8 +12,8 @@ void agree(Rank rank, std::span<const CallSignature> calls) {
   if (const auto other = differs_from(calls[rank]); other != calls.end()) {
     fail<InvalidArgument>("{}", describe_mismatch(rank, calls[rank], place(other), *other));
   }
-  // Calls without elements say nothing of their type and match each other whatever it is. So that everybody comes to
-  // the same verdict, all are held against one that has some.
+  // Calls without elements say nothing about their type and match whatever it is. To get the same result on all ranks,
+  // all are compared with one that has elements.
   const auto telling = std::ranges::find_if(calls, [](const CallSignature& call) { return call.count > 0; });
   if (telling == calls.end()) return;
   if (const auto other = differs_from(*telling); other != calls.end()) {

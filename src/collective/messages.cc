@@ -11,11 +11,11 @@ namespace {
 
 enum class Kind : std::uint32_t { kOffer = 1, kAccept = 2, kRefuse = 3, kData = 4 };
 
-/// Before everything on a message pipe. Offers and answers stand alone, data is followed by `bytes` of it.
+/// Precedes everything on a message pipe. Offers and answers stand alone, data is followed by `bytes` of it.
 struct Header {
   Kind kind = Kind::kOffer;
   DType dtype = DType::kF32;
-  std::uint64_t count = 0;  ///< elements that are offered, or that a refusing receiver expected
+  std::uint64_t count = 0;  ///< elements offered, or expected by a receiver that refuses
   std::uint64_t bytes = 0;
 };
 static_assert(sizeof(Header) == 24);
@@ -28,7 +28,7 @@ struct Messages::Posted {
   const Operation* operation;
   Deadline deadline;
   Backend::Done done;
-  bool offered = false;   // send: the offer is on its way
+  bool offered = false;   // send: the offer was sent
   bool accepted = false;  // by us (recv) or by the other side (send)
   std::size_t moved = 0;
 
@@ -38,7 +38,7 @@ struct Messages::Posted {
   }
 };
 
-/// The state of one pair of ranks: what is posted, and where we are in the bytes of both directions.
+/// The state of one pair of ranks: what is posted, and how far both directions have got.
 struct Messages::Link {
   Link(Mesh& mesh, Rank peer_rank) : owner(mesh), peer(peer_rank), pipe(mesh.message_pipe(peer_rank)) {}
 
@@ -168,7 +168,7 @@ struct Messages::Link {
     return send;
   }
 
-  /// Answers offers for which a recv is posted, one at a time: data of one message comes before the next is accepted.
+  /// Answers offers for which a recv is posted, one at a time: the data of a message comes before the next is accepted.
   void answer_offers() {
     while (!offers.empty() && !recvs.empty() && !recvs.front()->accepted) {
       const Header offer = offers.front();
@@ -197,7 +197,7 @@ struct Messages::Link {
     for (auto* list : {&sends, &recvs}) {
       while (!list->empty()) end(*list, why(*list->front()));
     }
-    broken = true;  // in the middle of a message, perhaps: nothing can follow it
+    broken = true;  // perhaps in the middle of a message: nothing can follow it
   }
 
   Mesh& owner;
@@ -206,7 +206,7 @@ struct Messages::Link {
   bool broken = false;
   std::deque<std::unique_ptr<Posted>> sends;
   std::deque<std::unique_ptr<Posted>> recvs;
-  std::deque<Header> offers;     // by the peer, that no recv was posted for yet
+  std::deque<Header> offers;     // by the peer, with no recv posted yet
   std::deque<Header> out_queue;  // our answers
   Header out_header;
   std::size_t out_header_done = 0;
@@ -249,7 +249,7 @@ bool Messages::advance(Link& link) {
     return link.advance();
   } catch (const Error&) {
     const std::exception_ptr problem = std::current_exception();
-    // Who gave up because of somebody's death closes its connections too: the failure detector knows who was first.
+    // A rank that gave up because of another's death also closes its connections: the failure detector knows the first.
     const bool gone = mesh_.failure_detector().wait_broken(100ms);
     link.end_all([&](const Posted& posted) { return gone ? lost(posted) : problem; });
     return true;
@@ -269,7 +269,7 @@ void Messages::check() {
     }
     const auto late = [](const auto& posted) { return posted->deadline.passed(); };
     if (std::ranges::any_of(link->sends, late) || std::ranges::any_of(link->recvs, late)) {
-      link->end_all([&](const Posted& posted) { return timeout(posted); });  // the pair is out of step from now on
+      link->end_all([&](const Posted& posted) { return timeout(posted); });  // the two ranks are out of step now
     }
   }
 }

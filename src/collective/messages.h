@@ -13,24 +13,24 @@ namespace trireme::collective {
 /// order.
 ///
 /// A sender offers (dtype, count), the receiver accepts once a recv of the same shape was posted, then the data follows
-/// in pieces; so nothing is buffered that nobody waits for, and a send never blocks what comes behind it.
+/// in pieces. So nothing is buffered without a receiver, and a send never blocks what comes after it.
 class Messages {
  public:
   explicit Messages(Mesh& mesh);
   ~Messages();
 
-  /// Begins a send or recv. `done` is called from `advance` or `check`, or by this call itself.
+  /// Starts a send or recv. `done` is called from `advance` or `check`, or by this call itself.
   void post(const Operation& operation, Deadline deadline, Backend::Done done);
 
-  /// Moves what it can without waiting; returns whether something moved. Errors end the operations they belong to.
+  /// Moves what it can without waiting; returns whether anything moved. Errors end the operations they belong to.
   bool advance();
 
-  /// Ends operations whose deadline has passed, or all of them if somebody is gone.
+  /// Ends operations whose deadline has passed, or all of them if a rank is gone.
   void check();
 
   bool empty() const;
 
-  /// Descriptors to wait on.
+  /// Returns the descriptors to wait on.
   std::vector<int> descriptors() const;
 
  private:
@@ -42,7 +42,7 @@ class Messages {
   std::exception_ptr lost(const Posted& posted) const;
 
   Mesh& mesh_;
-  std::vector<std::unique_ptr<Link>> links_;  // by rank; none for ourselves
+  std::vector<std::unique_ptr<Link>> links_;  // by rank; null for ourselves
 };
 
 }  // namespace trireme::collective

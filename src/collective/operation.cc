@@ -21,7 +21,7 @@ std::size_t sum(const std::vector<std::size_t>& counts) {
   return std::accumulate(counts.begin(), counts.end(), std::size_t{0});
 }
 
-/// Fills in equal parts, or checks that the given ones make up `total`.
+/// Fills in equal parts, or checks that the given ones add up to `total`.
 void complete(const Operation& operation, std::vector<std::size_t>& counts, std::size_t total, std::uint32_t size) {
   if (counts.empty()) {
     if (total % size != 0) {
@@ -62,8 +62,8 @@ void validate_lanes(const Operation& operation, std::uint32_t size) {
   }
 }
 
-/// Memory of no elements says nothing about their type, but the size of an element must be the same on all ranks: it is
-/// that of the other side, where there is one.
+/// An array without elements says nothing about its type, but the element size must be the same on all ranks: take the
+/// type of the other side, if there is one.
 void complete_types(Operation& operation) {
   const bool output_tells =
       operation.out.count > 0 || operation.kind == OperationKind::kScatter || operation.kind == OperationKind::kRecv;

@@ -6,10 +6,10 @@
 
 namespace trireme::collective {
 
-/// Completes what is implied (equal counts) and checks what can be checked alone. Throws InvalidArgument.
+/// Completes what is implied (equal counts) and checks what this rank can check alone. Throws InvalidArgument.
 void validate(Operation& operation, Rank rank, std::uint32_t size);
 
-/// "all_reduce sum of 1000 F32": for messages.
+/// Returns "all_reduce sum of 1000 F32": for messages.
 std::string describe(const Operation& operation);
 
 }  // namespace trireme::collective

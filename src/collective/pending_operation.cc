@@ -21,7 +21,7 @@ void PendingOperation::give_up() noexcept {
   try {
     ranks_->abort("what this rank had begun was given up");
     handle_.wait();
-  } catch (const std::exception& problem) {  // what was to come
+  } catch (const std::exception& problem) {  // expected
     log_debug("operation_abandoned", "an operation was abandoned", {{"reason", problem.what()}});
   }
 }

@@ -4,13 +4,13 @@
 
 namespace trireme::collective {
 
-/// An operation on its way. Whoever owns memory that it works on declares it before this: an operation that nobody
-/// waited for is aborted, with its whole group, and its end is awaited, before the memory goes.
+/// An operation in progress. Declare it after the memory that it works on: the destructor aborts an operation that was
+/// not waited for, with its whole group, and waits for its end, before that memory is freed.
 class PendingOperation {
  public:
   PendingOperation() = default;  ///< none: it has ended
 
-  /// Starts it. `ranks` outlives it.
+  /// Starts it. `ranks` must outlive it.
   PendingOperation(Communicator& ranks, Operation operation)
       : ranks_(&ranks), handle_(ranks.start(std::move(operation))) {}
 
@@ -18,12 +18,12 @@ class PendingOperation {
   PendingOperation& operator=(PendingOperation&& other) noexcept;
   ~PendingOperation();
 
-  /// Waits for its end. Throws what went wrong in it.
+  /// Waits until it has ended. Throws its error.
   void wait() {
     if (handle_.valid()) handle_.wait();
   }
 
-  /// Whether it has ended, well or not.
+  /// Returns whether it has ended, successfully or not.
   bool poll() const { return !handle_.valid() || handle_.poll(); }
 
  private:

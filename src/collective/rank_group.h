@@ -8,29 +8,28 @@
 namespace trireme::collective {
 
 // How the native engine moves data. Each function is one collective on one kind of transport; all ranks of the group
-// call it together, after they have compared their calls. What goes where is the same everywhere, so nothing but data
-// is sent.
+// call it together, after they have compared their calls. All ranks know what goes where, so only data is sent.
 
-/// Some ranks of a mesh, as they stand in one operation.
+/// Some ranks of a mesh, in one operation.
 struct RankGroup {
   Mesh& mesh;
   std::vector<Rank> ranks;           ///< ascending
-  std::span<const LaneRange> lanes;  ///< what each one's values are a partial sum of
-  std::size_t self = 0;              ///< our place among `ranks`
+  std::span<const LaneRange> lanes;  ///< of which each one's values are a partial sum
+  std::size_t self = 0;              ///< our position in `ranks`
   const OpContext& context;
 
   std::size_t size() const { return ranks.size(); }
   Lane all_lanes() const { return lanes.empty() ? 0 : lanes.back().end(); }
 };
 
-/// What part `i` of `parts` of `count` elements is: as equal as possible, cut at multiples of a cache line.
+/// Part `i` of `parts` of `count` elements: as equal as possible, divided at multiples of a cache line.
 struct Part {
   std::size_t first = 0;
   std::size_t count = 0;
 };
 Part part_of(std::size_t count, std::size_t element_bytes, std::size_t parts, std::size_t i);
 
-/// A number of elements for each rank, as positions: where each one's begin, and the total at the end.
+/// Returns where each rank's elements start, given their counts, and the total at the end.
 std::vector<std::size_t> positions(const std::vector<std::size_t>& counts);
 
 /// Copies unless source and destination are the same.
@@ -40,14 +39,14 @@ void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes);
 
 namespace shared_memory {
 
-/// Small data, which was shown together with the calls, in `round`.
+/// Reduces small data, which was shown together with the calls, in `round`.
 void all_reduce_one_shot(Mesh& mesh, const Operation& operation, std::uint32_t round);
 
-/// Each rank sums one slice of each block; one round for each block.
+/// Each rank sums one slice of each block; one round per block.
 void all_reduce_direct(Mesh& mesh, const Operation& operation, const OpContext& context);
 
-/// The data lies in memory that all ranks share: each rank sums one slice and writes it to all. `call_round` is where
-/// the calls, which say where the data is, were shown.
+/// The data is in memory that all ranks share: each rank sums one slice and writes it to all. `call_round` is the round
+/// in which the calls, which say where the data is, were shown.
 void all_reduce_in_place(Mesh& mesh, const Operation& operation, const OpContext& context, std::uint32_t call_round);
 
 void reduce_scatter(Mesh& mesh, const Operation& operation, const OpContext& context);

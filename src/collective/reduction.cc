@@ -18,8 +18,8 @@
 namespace trireme::collective {
 namespace {
 
-// The loops. Elements are read and written by memcpy of one element, which the compiler makes a load or store without
-// alignment, and vectors of them.
+// The loops. Elements are read and written by memcpy of one element, which the compiler turns into unaligned loads and
+// stores, and vectorises.
 
 template <typename T>
 T load(const std::byte* array, std::size_t index) {
@@ -47,7 +47,7 @@ struct Multiply {
   }
 };
 
-/// Sums and products: of integers, done in an unsigned type that is not promoted to a signed one, so that they wrap.
+/// Applies a sum or product; on integers in an unsigned type that is not promoted to a signed one, so that it wraps.
 template <typename T, typename Operator>
 T apply(Operator op, T a, T b) {
   if constexpr (std::integral<T>) {
@@ -79,17 +79,17 @@ T apply(Max, T a, T b) {
   return (static_cast<int>(a > b) | static_cast<int>(is_nan(a))) != 0 ? a : b;
 }
 
-/// out[i] = a[i] op b[i]; `out` may be `a` or `b`.
+/// Computes out[i] = a[i] op b[i]; `out` may be `a` or `b`.
 template <typename T, typename Operator>
 TRIREME_SIMD void combine_arrays(const std::byte* a, const std::byte* b, std::byte* out, std::size_t count) {
   TRIREME_INDEPENDENT
   for (std::size_t i = 0; i < count; ++i) store(out, i, apply(Operator(), load<T>(a, i), load<T>(b, i)));
 }
 
-/// to[i] = from[i] / divisor; `to` may be `from`.
+/// Computes to[i] = from[i] / divisor; `to` may be `from`.
 template <typename T>
 TRIREME_SIMD void divide_array(const std::byte* from, std::byte* to, std::size_t count, std::uint64_t divisor) {
-  // Integers are divided in 64 bits: a divisor that their own type cannot hold is a divisor all the same.
+  // Integers are divided in 64 bits: the divisor may exceed the range of their own type.
   using Wide = std::conditional_t<std::integral<T>, std::int64_t, T>;
   const Wide wide_divisor = static_cast<Wide>(divisor);
   TRIREME_INDEPENDENT
@@ -116,7 +116,7 @@ Combine combine_of(ReduceOp op) {
   check_failed("op is one of ReduceOp", fmt::format("got {}", static_cast<int>(op)), __FILE__, __LINE__);
 }
 
-// The element types. Each is combined as values of its type `Value`, a block at a time.
+// The element types. Each is combined as values of its type `Value`, one block at a time.
 
 template <typename T>
 struct Plain {
@@ -124,7 +124,7 @@ struct Plain {
   static constexpr bool kIsValue = true;  ///< elements are values as they are
   static constexpr std::size_t kSize = sizeof(T);
 
-  /// Returns where the values of `count` elements are: `from` itself, or `space`, whither they were converted.
+  /// Returns where the values of `count` elements are: `from` itself, or `space`, to which they were converted.
   static const std::byte* widen(const std::byte* from, std::size_t /*count*/, std::byte* /*space*/) { return from; }
 };
 
@@ -145,7 +145,7 @@ struct Half {
     return space;
   }
 
-  /// Puts `count` values to `to` as elements.
+  /// Writes `count` values to `to` as elements.
   static void narrow(const std::byte* values, std::byte* to, std::size_t count) {
     std::uint16_t aligned[FoldOrder::kLargeBlock / sizeof(Value)];
     auto* halves = is_aligned(to) ? reinterpret_cast<std::uint16_t*>(to) : aligned;
@@ -159,7 +159,7 @@ struct Half {
   }
 };
 
-/// Copies past the caches; to be followed by `stream_fence`.
+/// Copies around the caches; follow it by `stream_fence`.
 void stream_copy(const std::byte* from, std::byte* to, std::size_t bytes) {
 #ifdef __SSE2__
   const std::size_t before = std::min(bytes, (-reinterpret_cast<std::uintptr_t>(to)) % sizeof(__m128i));
@@ -175,7 +175,7 @@ void stream_copy(const std::byte* from, std::byte* to, std::size_t bytes) {
 #endif
 }
 
-/// Streamed bytes are visible before what this thread writes from here on.
+/// Makes streamed bytes visible before this thread's later writes.
 void stream_fence() {
 #ifdef __SSE2__
   _mm_sfence();
@@ -202,9 +202,9 @@ class Reduction {
  private:
   using Value = typename Element::Value;
 
-  /// Apart from `run` so that only this takes so much of the stack.
+  /// Separate from `run` so that only this uses so much stack.
   [[gnu::noinline]] void run_blocks(const FoldOrder& order, std::size_t count, std::byte* out, bool stream) const {
-    // Streamed output goes in small blocks, too: long bursts of it keep the reads waiting.
+    // Streamed output also goes in small blocks: long bursts of it delay the reads.
     const std::size_t block_bytes =
         stream ? FoldOrder::kSmallBlock : FoldOrder::block_bytes(parts_.size(), count * Element::kSize);
     const std::size_t block = block_bytes / sizeof(Value);

@@ -19,7 +19,7 @@ constexpr std::uint64_t kBestDeflateRatio = 1032;  // zlib's technical notes: 10
 constexpr int kGzipOnly = 15 + 16;                 // inflateInit2: largest window, gzip wrapper
 constexpr std::byte kGzipMagic[] = {std::byte{0x1f}, std::byte{0x8b}};
 
-// O_NONBLOCK: opening a named pipe must not wait for its writer; it is refused later.
+// O_NONBLOCK: opening a named pipe must not wait for a writer; the caller rejects it.
 FileDescriptor open_to_read(const std::filesystem::path& path) {
   return FileDescriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
 }
@@ -97,7 +97,7 @@ std::size_t ByteSource::read_packed(MutableBytes out) {
       fail<Corrupt>("{}: the gzip data is cut short: the file ends at byte {}, after {} unpacked bytes; get it again",
                     path_.string(), file_read_, offset_ + filled);
     }
-    // zlib counts in 32 bits and takes its input as not const, though it only reads it.
+    // zlib counts in 32 bits and takes its input as non-const, though it only reads it.
     const std::size_t room = std::min<std::size_t>(out.size() - filled, 1u << 30);
     stream.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(input_.data()));
     stream.avail_in = static_cast<uInt>(input_.size());
@@ -121,7 +121,7 @@ void ByteSource::next_member() {
   if (input_.empty() && !refill()) {
     ended_ = true;
   } else if (input_.front() == kGzipMagic[0]) {
-    inflateReset(&inflater_->stream);  // gzip files may be glued together; they unpack as one
+    inflateReset(&inflater_->stream);  // concatenated gzip files unpack as one
   } else {
     fail<Corrupt>("{}: trailing bytes: the gzip data ends at byte {} of the file, but {} more follow", path_.string(),
                   file_offset(), file_size_ - file_offset());

@@ -11,31 +11,30 @@
 
 namespace trireme::data {
 
-/// The bytes of a regular file from front to back, unpacked if the file is gzip (its first two bytes tell, not its
-/// name). Holds a fixed small buffer whatever the file claims. One thread at a time.
+/// The bytes of a regular file from front to back, unpacked if the file is gzip (by its first two bytes, not by its
+/// name). Holds a small fixed buffer whatever the file claims. Not thread-safe.
 class ByteSource {
  public:
-  /// Opens `path`, or `path`.gz if only that is there. Throws IoError if it is missing, unreadable or not a regular
-  /// file.
+  /// Opens `path`, or `path`.gz if only that exists. Throws IoError if it is missing, unreadable or not a regular file.
   explicit ByteSource(std::filesystem::path path);
   ~ByteSource();
 
-  /// Fills `out`; returns how many bytes it got: fewer than asked only at the end. The checksum of gzip data stands
-  /// behind it, so whoever wants it checked reads until the end shows. Throws Corrupt if gzip data is damaged, cut
-  /// short or followed by something else; IoError if the disk fails.
+  /// Fills `out`; returns the number of bytes read: fewer than asked only at the end. The checksum of gzip data follows
+  /// it, so it is checked only by reading to the end. Throws Corrupt if gzip data is damaged, truncated or followed by
+  /// something else; IoError if the disk fails.
   std::size_t read(MutableBytes out);
 
-  /// How many bytes came out so far: the offset of the next one.
+  /// Returns how many bytes were read so far: the offset of the next one.
   std::uint64_t offset() const { return offset_; }
 
-  /// No more bytes than this can come out altogether: the size of a plain file, and of a gzip file what deflate can
-  /// make of it at best. Lets a reader refuse a size it is told before it allocates.
+  /// Returns an upper bound of the bytes that can come out: the size of a plain file, or the most that deflate could
+  /// pack into a gzip file. Lets a reader reject a claimed size before it allocates.
   std::uint64_t most() const;
 
-  /// The file that was opened.
+  /// Returns the path of the file that was opened.
   const std::filesystem::path& path() const { return path_; }
 
-  /// `/data/x.gz, byte 16 (unpacked)`: for messages.
+  /// Returns `/data/x.gz, byte 16 (unpacked)`: for messages.
   std::string at(std::uint64_t offset) const;
 
  private:
@@ -50,10 +49,10 @@ class ByteSource {
   std::filesystem::path path_;
   FileDescriptor file_;
   std::uint64_t file_size_ = 0;
-  std::uint64_t file_read_ = 0;  ///< bytes taken from the file, including those still in input_
+  std::uint64_t file_read_ = 0;  ///< bytes read from the file, including those still in input_
   std::uint64_t offset_ = 0;
   std::vector<std::byte> buffer_;
-  Bytes input_;                         ///< the part of buffer_ not used yet
+  Bytes input_;                         ///< the unused part of buffer_
   std::unique_ptr<Inflater> inflater_;  ///< null for a plain file
   bool ended_ = false;                  ///< the last gzip member ended
 };

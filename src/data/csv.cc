@@ -18,10 +18,10 @@
 namespace trireme::data {
 namespace {
 
-/// A label that no option vouches for: a larger one is rather a column mistaken for the label.
+/// The most classes accepted when no option gives their number: with more, the column is probably not the label.
 constexpr std::int64_t kMostClassesGuessed = 65536;
 
-/// `text` in quotes, fit for one line of a message.
+/// Returns `text` in quotes, made safe for one line of a message.
 std::string shown(std::string_view text) {
   constexpr std::size_t kMost = 40;
   std::string result = "'";
@@ -31,7 +31,7 @@ std::string shown(std::string_view text) {
   return result + (text.size() > kMost ? "...'" : "'");
 }
 
-/// Why a field is no number that we take.
+/// Why a field is not an accepted number.
 enum class Problem { kNone, kEmpty, kNotANumber, kNotFinite, kOutOfRange };
 
 const char* text_of(Problem problem) {
@@ -57,7 +57,7 @@ struct Parsed {
 
 Parsed parse(std::string_view text) {
   if (text.empty()) return {.problem = Problem::kEmpty};
-  if (text.front() == '+' && text.size() > 1 && text[1] != '-') text.remove_prefix(1);  // from_chars knows no plus
+  if (text.front() == '+' && text.size() > 1 && text[1] != '-') text.remove_prefix(1);  // from_chars accepts no plus
   Parsed result;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), result.value);
   if (error == std::errc::invalid_argument || end != text.data() + text.size()) {
@@ -71,7 +71,7 @@ Parsed parse(std::string_view text) {
   return result;
 }
 
-/// Reads rows into features and labels; owns what it knows of the columns.
+/// Reads rows into features and labels; holds what is known of the columns.
 class CsvLoader {
  public:
   CsvLoader(const std::filesystem::path& path, const CsvOptions& options)
@@ -188,7 +188,8 @@ class CsvLoader {
 }  // namespace
 
 std::shared_ptr<const Dataset> load_csv(const Mirrors& files, const CsvOptions& options) {
-  if (options.classes < 0) fail<InvalidArgument>("{} classes cannot be: give a positive number, or 0", options.classes);
+  if (options.classes < 0)
+    fail<InvalidArgument>("invalid number of classes {}: use a positive number, or 0", options.classes);
   return read_any(files, [&](const std::filesystem::path& path) { return CsvLoader(path, options).load(); });
 }
 

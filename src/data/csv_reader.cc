@@ -35,11 +35,11 @@ bool CsvReader::next() {
       get();
       read_field();
     }
-  } while (count_ == 1 && fields_[0].empty());  // a line of blanks
+  } while (count_ == 1 && fields_[0].empty());  // a blank line
   return true;
 }
 
-/// The next byte, with CRLF and CR told as LF; counts lines.
+/// Returns the next byte, with CRLF and CR as LF; counts lines.
 int CsvReader::get() {
   int character = peek();
   if (character == kEnd) return kEnd;

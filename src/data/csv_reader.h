@@ -10,22 +10,22 @@
 
 namespace trireme::data {
 
-/// Splits a CSV file (plain or gzip) into rows of fields as RFC 4180 has it: quoted fields may hold separators, line
-/// ends and doubled quotes; lines end in LF, CRLF or CR. Spaces around a field do not count, empty lines neither, nor
-/// does a UTF-8 byte order mark. Memory is one row. One thread at a time.
+/// Splits a CSV file (plain or gzip) into rows of fields as in RFC 4180: quoted fields may contain separators, line
+/// ends and doubled quotes; lines end in LF, CRLF or CR. Spaces around a field, empty lines and a UTF-8 byte order mark
+/// are ignored. Keeps one row in memory. Not thread-safe.
 class CsvReader {
  public:
   /// Throws IoError if the file cannot be read, InvalidArgument if `separator` could be part of a number or a quote.
   CsvReader(const std::filesystem::path& path, char separator, std::uint64_t max_bytes);
 
-  /// Moves to the next row; false at the end of the file. Throws Corrupt for an unclosed quote, for text behind a
-  /// closing quote, and for fields, rows or files beyond all reason.
+  /// Moves to the next row; returns false at the end of the file. Throws Corrupt for an unclosed quote, for text after
+  /// a closing quote, and for fields, rows or files that are too large.
   bool next();
 
-  /// The fields of the current row, unquoted and trimmed; valid until next().
+  /// Returns the fields of the current row, unquoted and trimmed; valid until next().
   std::span<const std::string> fields() const { return std::span(fields_).first(count_); }
 
-  /// The line on which the current row starts, from 1.
+  /// Returns the line on which the current row starts, from 1.
   std::uint64_t line() const { return row_line_; }
 
   const std::filesystem::path& path() const { return source_.path(); }
@@ -41,13 +41,13 @@ class CsvReader {
   std::string where() const;
 
   ByteSource source_;
-  int separator_;  ///< as get() tells it: an unsigned byte
+  int separator_;  ///< as get() returns it: an unsigned byte
   std::uint64_t max_bytes_;
   std::vector<std::byte> buffer_;
-  Bytes input_;  ///< the part of buffer_ not used yet
+  Bytes input_;  ///< the unused part of buffer_
   std::uint64_t line_ = 1;
   std::uint64_t row_line_ = 1;
-  std::vector<std::string> fields_;  ///< grows only, so that strings keep their buffers from row to row
+  std::vector<std::string> fields_;  ///< only grows, so that strings keep their buffers from row to row
   std::size_t count_ = 0;
 };
 

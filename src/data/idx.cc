@@ -14,14 +14,14 @@
 namespace trireme::data {
 namespace {
 
-/// One IDX file: bytes in `sizes.size()` dimensions, the first of which counts samples.
+/// One IDX file: bytes in `sizes.size()` dimensions; the first dimension is the samples.
 struct IdxArray {
   std::filesystem::path path;
   std::vector<std::uint64_t> sizes;
   std::vector<std::uint8_t> values;
 };
 
-/// What a file is read as; also the words of its error messages.
+/// What a file must contain; also used in error messages.
 struct Expected {
   const char* content;     ///< "images" or "labels"
   std::size_t dimensions;  ///< 3 or 1
@@ -77,7 +77,7 @@ void read_magic(ByteSource& source, const Expected& expected) {
   }
 }
 
-/// Reads the extents and returns how many values must follow, after making sure that they can.
+/// Reads the extents and returns how many values must follow; checks that the file can hold them.
 std::uint64_t read_sizes(ByteSource& source, const Expected& expected, std::vector<std::uint64_t>& sizes) {
   std::uint64_t total = 1;
   for (std::size_t dimension = 0; dimension < expected.dimensions; ++dimension) {
@@ -102,7 +102,7 @@ std::uint64_t read_sizes(ByteSource& source, const Expected& expected, std::vect
   return total;
 }
 
-/// Reads `total` bytes, growing as they really arrive: a small gzip file can claim a thousand times its size.
+/// Reads `total` bytes; grows only as data arrives: a small gzip file can claim a thousand times its size.
 std::vector<std::uint8_t> read_values(ByteSource& source, const Expected& expected, std::uint64_t total) {
   constexpr std::size_t kFirstPart = 1 << 20;
   std::vector<std::uint8_t> values;
@@ -172,7 +172,7 @@ class IdxDataset : public Dataset {
   std::int64_t classes_;
   std::vector<std::uint8_t> images_;
   std::vector<std::uint8_t> labels_;
-  std::array<float, 256> pixel_values_;  ///< each byte already scaled and normalised
+  std::array<float, 256> pixel_values_;  ///< each byte value, scaled and normalised
 };
 
 void check_options(const IdxOptions& options) {

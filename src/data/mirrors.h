@@ -10,21 +10,21 @@
 
 namespace trireme::data {
 
-/// Why a place could not be read.
+/// Why a mirror could not be read.
 struct MirrorFailure {
   bool corrupt = false;
   std::string reason = {};  ///< names the file
 };
 
 void warn_of_last(const Mirrors& mirrors,
-                  const std::vector<MirrorFailure>& failures);  ///< unless no place is left to try
+                  const std::vector<MirrorFailure>& failures);  ///< unless no mirror is left to try
 [[noreturn]] void give_up(const std::vector<MirrorFailure>& failures);
 
-/// `read(place)` of the first place where it works; the places behind it are not touched.
+/// Returns `read(place)` of the first mirror that works; later mirrors are not touched.
 ///
-/// A place fails by IoError or Corrupt: missing, unreadable, damaged. A warning then tells why, and which is next. If
-/// all fail: a single place's own error; else one that lists each place's reason, Corrupt if a file was there but
-/// damaged, IoError if none could be read. Whatever else `read` throws is not the place's fault and comes out at
+/// A mirror fails by IoError or Corrupt: missing, unreadable, damaged. A warning then says why, and which is next. If
+/// all fail, throws the error of a single mirror, or one that lists the reason of each: Corrupt if a file was found but
+/// damaged, IoError if none could be read. Any other exception of `read` is not the mirror's fault and propagates at
 /// once.
 template <typename Read>
 auto read_any(const Mirrors& mirrors, const Read& read) {

@@ -80,7 +80,7 @@ std::vector<Normalization> measure_features(const Dataset& dataset) {
   for_each_sample(dataset, [&](std::span<const float> sample) {
     for (std::size_t i = 0; i < elements; ++i) means[i] += sample[i] / count;
   });
-  std::vector<double> variances(elements);  // about the mean already known: the one-pass formula cancels badly
+  std::vector<double> variances(elements);  // from the known mean: the one-pass formula cancels badly
   for_each_sample(dataset, [&](std::span<const float> sample) {
     for (std::size_t i = 0; i < elements; ++i) variances[i] += (sample[i] - means[i]) * (sample[i] - means[i]) / count;
   });

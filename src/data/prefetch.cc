@@ -12,7 +12,7 @@ Prefetcher::Prefetcher(std::shared_ptr<const Dataset> dataset, Producer produce,
     : dataset_(std::move(dataset)), produce_(std::move(produce)) {
   if (depth == 0) fail<InvalidArgument>("a prefetch depth of 0 reads nothing ahead: set it to 1 or more");
   ring_.resize(depth);
-  spare_.reserve(depth + 2);  // as many as can be about: in the ring, with the thread, with the caller
+  spare_.reserve(depth + 2);  // the most that can exist: in the ring, with the thread, with the caller
   thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
 }
 
@@ -59,14 +59,14 @@ void Prefetcher::run(const std::stop_token& stop) {
   }
 }
 
-/// False if it is time to stop instead.
+/// Returns false if the thread must stop.
 bool Prefetcher::wait_for_room(const std::stop_token& stop) {
   const MutexLock lock(mutex_);
   return room_.wait(mutex_, stop, [&]() TRIREME_REQUIRES(mutex_) { return filled_ < ring_.size(); }) &&
          !stop.stop_requested();
 }
 
-/// Notes for messages what is read, and finds buffers for it.
+/// Records what is being read, for messages, and returns buffers for it.
 Batch Prefetcher::begin_read(const Work& work) {
   const MutexLock lock(mutex_);
   reading_ = true;
@@ -97,7 +97,7 @@ void Prefetcher::finish(std::exception_ptr error) {
   ready_.notify_all();
 }
 
-/// Only while the ring is empty: so the thread does not wait for room.
+/// Call it only while the ring is empty, so that the thread is not waiting for room.
 std::string Prefetcher::busy_with() const {
   if (!reading_) return "still waits to be told what to read next";
   return fmt::format(

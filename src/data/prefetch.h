@@ -34,34 +34,34 @@ struct Item {
 
 /// Reads samples ahead of the training loop, on a thread of its own ("prefetch").
 ///
-/// All members may be called from any thread; the thread that produces and reads is the prefetch thread alone.
+/// Thread-safe, except that calls of stop() must not overlap. Only the prefetch thread produces and reads.
 class Prefetcher {
  public:
-  /// Says what to read next; nullopt ends the stream. Runs on the prefetch thread, may wait there, and has to return
-  /// (anything) soon after the token asks it to stop.
+  /// Returns what to read next; nullopt ends the stream. Runs on the prefetch thread and may wait there, but must
+  /// return (anything) soon after the token requests a stop.
   using Producer = std::function<std::optional<Work>(std::stop_token)>;
 
   /// Starts reading at once, up to `depth` items ahead of next(). Throws InvalidArgument if `depth` is 0.
   Prefetcher(std::shared_ptr<const Dataset> dataset, Producer produce, std::size_t depth = 2);
 
-  /// Stops and joins: waits for no more than the read or the producer's return in progress.
+  /// Stops and joins: waits at most for the current read, or for the producer to return.
   ~Prefetcher() = default;
 
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;
 
-  /// The next item, in the order of production; nullopt at the end, again and again.
+  /// Returns the next item, in the order of production; nullopt at the end, also when called again.
   ///
-  /// Waits until `deadline`, then throws Timeout that says what the thread is busy with; nothing is lost, one may ask
-  /// again. What the producer or the dataset threw is thrown here once the items before it are taken, and at every
-  /// later call: the thread has ended by then.
+  /// Waits until `deadline`, then throws Timeout that says what the thread is busy with; no item is lost, and the
+  /// caller may try again. An exception of the producer or the dataset is thrown here once the items before it are
+  /// taken, and at every later call: the thread has ended by then.
   std::optional<Item> next(const Deadline& deadline);
 
-  /// Ends the thread, as the destructor does. Not from two threads at once.
+  /// Ends the thread, as the destructor does. Not thread-safe.
   void stop();
 
-  /// Gives the buffers of a batch back for later reads. With every batch given back, none are allocated once the
-  /// largest batch was seen.
+  /// Returns the buffers of a batch for later reads. If every batch is recycled, nothing is allocated once the largest
+  /// batch was seen.
   void recycle(Batch batch);
 
  private:
@@ -81,14 +81,14 @@ class Prefetcher {
   std::vector<Item> ring_ TRIREME_GUARDED_BY(mutex_);    ///< `depth` slots
   std::size_t oldest_ TRIREME_GUARDED_BY(mutex_) = 0;    ///< slot of the item that next() takes
   std::size_t filled_ TRIREME_GUARDED_BY(mutex_) = 0;    ///< slots in use
-  std::vector<Batch> spare_ TRIREME_GUARDED_BY(mutex_);  ///< buffers given back
-  bool ended_ TRIREME_GUARDED_BY(mutex_) = false;        ///< the thread puts nothing any more
-  std::exception_ptr error_ TRIREME_GUARDED_BY(mutex_);  ///< why, if not by its producer's word
-  bool reading_ TRIREME_GUARDED_BY(mutex_) = false;      ///< the thread is in Dataset::read, else with its producer
+  std::vector<Batch> spare_ TRIREME_GUARDED_BY(mutex_);  ///< recycled buffers
+  bool ended_ TRIREME_GUARDED_BY(mutex_) = false;        ///< the thread adds no more items
+  std::exception_ptr error_ TRIREME_GUARDED_BY(mutex_);  ///< why, unless the producer ended the stream
+  bool reading_ TRIREME_GUARDED_BY(mutex_) = false;      ///< the thread is in Dataset::read, else in its producer
   Step reading_step_ TRIREME_GUARDED_BY(mutex_) = 0;
   Lane reading_lane_ TRIREME_GUARDED_BY(mutex_) = 0;
 
-  std::jthread thread_;  ///< last: its destructor stops and joins before anything it uses goes away
+  std::jthread thread_;  ///< last: its destructor stops and joins before anything it uses is destroyed
 };
 
 }  // namespace trireme::data

@@ -11,7 +11,7 @@
 namespace trireme::data {
 namespace {
 
-/// The order of an epoch lies in memory; more samples than this are a slip of the pen (32 GiB of indices).
+/// The order of an epoch is kept in memory; more samples than this are a mistake (32 GiB of indices).
 constexpr std::uint64_t kMostShuffled = std::uint64_t{1} << 32;
 
 void check(const SamplerConfig& config) {
@@ -46,10 +46,10 @@ class Sampler::Orders {
   using Order = std::shared_ptr<const std::vector<std::uint64_t>>;
 
   Order of(const SamplerConfig& config, std::uint64_t epoch) {
-    // Shuffling under the lock: whoever else asks meanwhile would have to do the same work.
+    // Shuffles under the lock: another caller would otherwise do the same work meanwhile.
     const MutexLock lock(mutex_);
     if (order_ == nullptr || epoch_ != epoch) {
-      order_ = nullptr;  // lets go of the old one before the new one is made
+      order_ = nullptr;  // frees the old one before the new one is made
       order_ = std::make_shared<const std::vector<std::uint64_t>>(shuffled(config.samples, config.seed, epoch));
       epoch_ = epoch;
     }
@@ -59,7 +59,7 @@ class Sampler::Orders {
  private:
   Mutex mutex_;
   std::uint64_t epoch_ TRIREME_GUARDED_BY(mutex_) = 0;
-  Order order_ TRIREME_GUARDED_BY(mutex_);  // null until first asked for
+  Order order_ TRIREME_GUARDED_BY(mutex_);  // null until the first call
 };
 
 Sampler::Sampler(const SamplerConfig& config) : config_(config), orders_(std::make_shared<Orders>()) { check(config); }
@@ -70,7 +70,7 @@ std::uint64_t Sampler::steps_per_epoch() const {
 
 std::uint64_t Sampler::epoch_of(Step step) const { return step / steps_per_epoch(); }
 
-/// Position in its epoch's order at which `step` begins. Cannot overflow: it is below config_.samples.
+/// Returns the position in its epoch's order at which `step` begins. Cannot overflow: it is below config_.samples.
 std::uint64_t Sampler::first_of(Step step) const { return step % steps_per_epoch() * config_.batch; }
 
 std::uint64_t Sampler::batch_size(Step step) const { return std::min(config_.batch, config_.samples - first_of(step)); }

@@ -22,7 +22,7 @@ void check_parts(std::uint64_t count, std::uint64_t parts, std::string_view item
   }
 }
 
-/// Shards of the given sizes, one behind the other.
+/// Returns contiguous shards of the given sizes.
 std::vector<Shard> lay_out(std::span<const std::uint64_t> sizes) {
   std::vector<Shard> shards;
   shards.reserve(sizes.size());
@@ -34,7 +34,7 @@ std::vector<Shard> lay_out(std::span<const std::uint64_t> sizes) {
   return shards;
 }
 
-/// `300, 200, 100`, cut where it would not fit a line.
+/// Returns `300, 200, 100`, shortened to fit in a line.
 template <typename T>
 std::string listed(std::span<const T> values) {
   constexpr std::size_t kMost = 8;
@@ -42,8 +42,8 @@ std::string listed(std::span<const T> values) {
                      values.size() > kMost ? ", ..." : "");
 }
 
-/// Weights as whole numbers below 2^53 in the same ratio: scaled by a power of two, hence exact except for weights
-/// 2^53 times smaller than the largest. Quotas computed from them carry no rounding error.
+/// Returns weights as whole numbers below 2^53 in the same ratio: scaled by a power of two, hence exact except for
+/// weights 2^53 times smaller than the largest. Quotas computed from them carry no rounding error.
 std::vector<std::uint64_t> whole_weights(std::span<const double> weights) {
   const double largest = *std::ranges::max_element(weights);
   const int exponent = std::ilogb(largest);

@@ -14,7 +14,7 @@ constexpr std::size_t kSide = 28;
 constexpr std::size_t kPixels = kSide * kSide;
 constexpr std::size_t kClasses = 10;
 constexpr std::size_t kVariants = 2;
-constexpr std::size_t kShifts = 7;                    // a sample shows its pattern moved by up to 3 pixels each way
+constexpr std::size_t kShifts = 7;                    // a sample shows its pattern shifted by up to 3 pixels each way
 constexpr std::size_t kCanvas = kSide + kShifts - 1;  // so patterns are drawn larger than samples
 constexpr std::size_t kCell = 5;                      // pixels between the knots of a pattern
 constexpr float kNoise = 0.6f;
@@ -22,7 +22,7 @@ constexpr float kDistraction = 0.5f;
 
 using Pattern = std::array<float, kCanvas * kCanvas>;
 
-/// A smooth random field: uniform values of deviation 1 at the knots of a coarse grid, interpolated between them.
+/// Draws a smooth random field: uniform values of deviation 1 at the knots of a coarse grid, interpolated between them.
 Pattern draw_pattern(RandomStream& random) {
   constexpr std::size_t kKnots = (kCanvas - 1) / kCell + 2;
   std::array<std::array<float, kKnots>, kKnots> knots;
@@ -44,7 +44,7 @@ Pattern draw_pattern(RandomStream& random) {
   return pattern;
 }
 
-/// The patterns of all classes; the parts of a split share one.
+/// The patterns of all classes; both parts of a split share them.
 struct Patterns {
   std::array<std::array<Pattern, kVariants>, kClasses> of_class;
 
@@ -56,7 +56,7 @@ struct Patterns {
   }
 };
 
-/// Adds one of the variants of a class, moved at random, to `pixels`.
+/// Adds one of the variants of a class, shifted at random, to `pixels`.
 void add_pattern(const std::array<Pattern, kVariants>& variants, float contrast, RandomStream& random, float* pixels) {
   const Pattern& pattern = variants[random.below(kVariants)];
   const std::uint64_t top = random.below(kShifts);
@@ -67,8 +67,8 @@ void add_pattern(const std::array<Pattern, kVariants>& variants, float contrast,
   }
 }
 
-/// Sets `pixels` to noise of mean 0 and deviation kNoise: sums of four random bytes, near enough to a doorbell curve
-/// and twenty times cheaper than one, so that generating samples does not hold up training.
+/// Sets `pixels` to noise of mean 0 and deviation kNoise: sums of four random bytes, close enough to normally
+/// distributed and twenty times cheaper, so that generating samples does not slow down training.
 void draw_noise(RandomStream& random, float* pixels) {
   constexpr float kMean = 4 * 127.5f;
   constexpr float kDeviation = 147.8f;  // of four bytes: sqrt(4 * (256^2 - 1) / 12)

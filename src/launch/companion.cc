@@ -5,7 +5,7 @@
 namespace trireme::launch {
 namespace {
 
-constexpr const char* kFromBinToHelpers = "../libexec/trireme";  // as cmake/install.cmake has it
+constexpr const char* kFromBinToHelpers = "../libexec/trireme";  // as in cmake/install.cmake
 
 }  // namespace
 

@@ -5,11 +5,11 @@
 
 namespace trireme::launch {
 
-/// The path of another program of ours: beside this one, or, where Trireme is installed, in the folder of the programs
-/// that people do not start themselves (libexec/trireme). Throws InvalidArgument if it is in neither.
+/// Returns the path of another program of ours: beside this one, or, where Trireme is installed, in the folder of
+/// programs that people do not start themselves (libexec/trireme). Throws InvalidArgument if it is in neither.
 std::string companion_program(const std::string& name);
 
-/// The same for a program that runs in `folder`.
+/// Does the same for a program that runs in `folder`.
 std::string companion_program(const std::filesystem::path& folder, const std::string& name);
 
 }  // namespace trireme::launch

@@ -16,7 +16,7 @@ FileDescriptor above_standard(FileDescriptor file) {
 
 void close_on_exec_from(int first) noexcept {
   if (::close_range(static_cast<unsigned>(first), ~0U, CLOSE_RANGE_CLOEXEC) == 0) return;
-  constexpr rlim_t kMost = 65536;  // kernels before 5.11: one by one, as far as is reasonable
+  constexpr rlim_t kMost = 65536;  // kernels before 5.11: one by one, up to a reasonable limit
   rlimit limit{};
   ::getrlimit(RLIMIT_NOFILE, &limit);
   const int end = static_cast<int>(std::min(limit.rlim_cur, kMost));

@@ -18,7 +18,7 @@ bool is_stop_signal(int signal) { return signal == SIGTERM || signal == SIGKILL;
 
 std::string signal_text(int signal) {
   const char* abbreviation = ::sigabbrev_np(signal);
-  if (abbreviation == nullptr) return fmt::format("signal {}", signal);  // the real-time ones have no name
+  if (abbreviation == nullptr) return fmt::format("signal {}", signal);  // real-time signals have no name
   return fmt::format("SIG{} ({})", abbreviation, ::sigdescr_np(signal));
 }
 

@@ -11,9 +11,9 @@ namespace trireme::launch {
 struct Exit {
   std::string name = {};  ///< as in its ProcessSpec: "worker 1"
   pid_t pid = 0;          ///< already reaped: for messages only
-  int status = 0;         ///< as a shell says it: the exit status, or 128 + signal
+  int status = 0;         ///< as a shell reports it: the exit status, or 128 + signal
   int signal = 0;         ///< the signal that ended it, or 0
-  bool by_us = false;     ///< it ended because of Supervisor::stop() or kill_now(): no failure
+  bool by_us = false;     ///< it ended because of Supervisor::stop() or kill_now(): not a failure
   std::string how = {};   ///< "exited with status 3", "died of SIGSEGV (Segmentation fault), core dumped"
 };
 
@@ -23,12 +23,12 @@ struct WaitStatus {
   int value = 0;
 };
 
-/// Puts the end of a process into words. `told_to_stop`: we had sent it SIGTERM or SIGKILL before it ended. Then an
-/// end by either signal, status 0, and the shell's words for them (143, 137) are by us; any other end is still a
-/// failure of its own: a checkpoint that could not be written during a stop must not look like success. Pure.
+/// Describes the end of a process. `told_to_stop`: we had sent it SIGTERM or SIGKILL before it ended. Then an end by
+/// either signal, status 0, and the shell's codes for them (143, 137) count as by us; any other end is still a failure:
+/// a checkpoint that could not be written during a stop must not look like success. Pure.
 Exit describe_exit(std::string name, pid_t pid, WaitStatus status, bool told_to_stop);
 
-/// The status to return for all of them: a crash (any signal) beats a failed exit, which beats 0; among equals the
+/// Returns the status for all of them: a crash (any signal) beats a failed exit, which beats 0; among equals the
 /// largest number. Ends by us do not count. Pure.
 int worst_status(std::span<const Exit> exits);
 

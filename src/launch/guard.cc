@@ -18,17 +18,17 @@
 namespace trireme::launch {
 namespace {
 
-constexpr std::size_t kMostGroups = 4096;  // fixed: the guard may not allocate
+constexpr std::size_t kMostGroups = 4096;  // fixed: the guard must not allocate
 
-/// Keeps one descriptor: nobody who waits for the end of our stdout waits for the guard.
+/// Keeps only one descriptor open, so that a reader of our stdout does not wait for the guard to end.
 void close_all_but(int kept) {
   if (kept > 0) ::close_range(0, static_cast<unsigned>(kept) - 1, 0);
   ::close_range(static_cast<unsigned>(kept) + 1, ~0U, 0);
 }
 
-/// The guard's whole life. Forked from a process that may have threads: only async-signal-safe calls.
+/// The guard's main function. Forked from a process that may have threads: only async-signal-safe calls.
 [[noreturn]] void stand_guard(int socket) {
-  ::setpgid(0, 0);  // what is sent to our group is not for the guard
+  ::setpgid(0, 0);  // signals to our group are not for the guard
   ::prctl(PR_SET_NAME, "trireme-guard");
   close_all_but(socket);
   [[maybe_unused]] const int moved = ::chdir("/");
@@ -39,7 +39,7 @@ void close_all_but(int kept) {
     pid_t word = 0;
     const ssize_t got = ::recv(socket, &word, sizeof word, 0);
     if (got < 0 && errno == EINTR) continue;
-    if (got != static_cast<ssize_t>(sizeof word)) break;  // end of file: whom we guard is dead
+    if (got != static_cast<ssize_t>(sizeof word)) break;  // end of file: the guarded process is dead
     if (word > 0 && count < groups.size()) groups[count++] = word;
     if (word < 0) {
       const auto end = groups.begin() + static_cast<std::ptrdiff_t>(count);

@@ -65,7 +65,7 @@ observe::Progress describe(const JobStatus& status) {
           .note = {}};
 }
 
-/// New lines of a growing file.
+/// Reads new lines of a growing file.
 class LogFollower {
  public:
   explicit LogFollower(std::filesystem::path path) : path_(std::move(path)) {}
@@ -173,7 +173,7 @@ class JobRunner {
     connection_.reset();
   }
 
-  /// For commands that talk to this job later: `trireme scale`. Only its owner may read it.
+  /// For commands that talk to this job later: `trireme scale`. Readable by its owner only.
   void write_secret() const {
     const auto path = folder_.path() / "secret";
     std::filesystem::remove(path);
@@ -203,7 +203,7 @@ class JobRunner {
         {"TRIREME_LATENCY_MS", std::to_string(spec_.latency_ms)},
         {"TRIREME_TRACE_ALGORITHMS", spec_.trace_algorithms ? "1" : "0"},
         {"TRIREME_RUN_DIR", folder_.path().string()}};
-    // OpenBLAS has threads of its own, one per core in every worker, which wait by spinning; LibTorch cannot tell it.
+    // OpenBLAS has its own threads, one per core in every worker, which wait by spinning; LibTorch cannot limit them.
     if (std::getenv("OPENBLAS_NUM_THREADS") == nullptr) {
       env["OPENBLAS_NUM_THREADS"] =
           std::to_string(spec_.threads > 0 ? spec_.threads : threads_per_worker(spec_.workers));
@@ -211,7 +211,7 @@ class JobRunner {
     return env;
   }
 
-  /// Null for the master.
+  /// Returns null for the master.
   ProcessSet* processes_of(const std::string& process) {
     return workers_.has(process) ? &workers_ : servers_.has(process) ? &servers_ : nullptr;
   }
@@ -221,7 +221,7 @@ class JobRunner {
   void on_exit(const Exit& exit) {
     ProcessSet* processes = processes_of(exit.name);
     if (processes != nullptr && processes->note_end(ProcessSet::slot_of(exit.name), Deadline::Clock::now()))
-      return;  // it was to go
+      return;  // it was asked to end
     const bool bad = (exit.status != 0 || exit.signal != 0) && !exit.by_us;
     const bool too_late = bad && processes != nullptr && came_too_late(*processes, exit);
     const bool failed = bad && !too_late;
@@ -229,8 +229,8 @@ class JobRunner {
     if (failed && exit.name == "master" && replace_master(exit)) return;
     if (!too_late) exits_.push_back(exit);
     if (failed && ++failed_processes_ == 1) {
-      watch_master(/*at_once=*/true);  // it may know more than an exit status tells
-      // What the master was told by the process itself says most; that its connection ended says least.
+      watch_master(/*at_once=*/true);  // it may know more than the exit status says
+      // What the process itself told the master says most; that its connection ended says least.
       if (failure_.find(" failed: ") == std::string::npos && failure_.find(" hangs: ") == std::string::npos) {
         const Exit culprit = find_culprit(exit);
         failure_ = fmt::format("{} {}; its log ends with:\n{}", culprit.name, culprit.how, tail(culprit.name));
@@ -243,25 +243,25 @@ class JobRunner {
     }
   }
 
-  /// A process was started again, but when it wanted to take part all was done.
+  /// Returns whether a process was restarted, but the job was done when it wanted to take part.
   bool came_too_late(const ProcessSet& processes, const Exit& exit) {
     if (exit.signal != 0 || !processes.restarted(ProcessSet::slot_of(exit.name))) return false;
     watch_master(/*at_once=*/true);
     return status_.state == JobPhase::kFinished || !outcome_.result.is_null();
   }
 
-  /// A worker or server ended badly: the others go on if the job can, and it is started again. False if that cannot be.
+  /// Handles a failed worker or server: if the job can go on, it is restarted. Returns false if the job cannot go on.
   bool survive(ProcessSet& processes, const Exit& exit) {
     if (stopped_ || stopping_) return false;
     watch_master(/*at_once=*/true);
     const bool running = status_.state == JobPhase::kRunning || status_.state == JobPhase::kWaiting;
-    // Before the workers have said what they are up to, whoever was killed is started again and will see.
+    // Until the workers have sent their plan, any process that was killed is restarted.
     const bool not_said = status_.state == JobPhase::kGathering || (running && status_.plan.steps == 0);
     if (!(not_said && exit.signal != 0) && !(running && status_.plan.elastic)) return false;
     const RestartDecision decision = processes.restart(ProcessSet::slot_of(exit.name), Deadline::Clock::now());
     const std::string end = fmt::format("{} {}; its log ends with:\n{}", exit.name, exit.how, tail(exit.name));
     say(fmt::format("{} {}: {}", exit.name, exit.how, decision.reason));
-    if (!processes.running() && (!decision.again || decision.avoided)) {  // nobody is left who could carry on meanwhile
+    if (!processes.running() && (!decision.again || decision.avoided)) {  // none is left to carry on meanwhile
       failure_ =
           fmt::format("all {} failed too often; the last was {}", &processes == &workers_ ? "workers" : "servers", end);
       exits_.push_back(exit);
@@ -270,7 +270,7 @@ class JobRunner {
     return decision.again || processes.running();
   }
 
-  /// The master died: its successor goes on with what it had saved, and the others find it.
+  /// Replaces a master that died: its successor continues from what was saved, and the others find it.
   bool replace_master(const Exit& exit) {
     if (stopped_ || store_.empty() || status_.state == JobPhase::kFailed) return false;
     const RestartDecision decision = master_restarts_.on_end(0, Deadline::Clock::now());
@@ -281,7 +281,7 @@ class JobRunner {
     return true;
   }
 
-  /// Starts those whose time has come, and as many or as few as somebody has asked for.
+  /// Starts processes whose restart is due, and adjusts their numbers to what was requested.
   void keep_up() {
     if (stopped_ || stopping_ || status_.state == JobPhase::kFinished || status_.state == JobPhase::kFailed) return;
     const auto now = Deadline::Clock::now();
@@ -292,11 +292,11 @@ class JobRunner {
       say(fmt::format("{} {} are wanted, there were {}", wanted, processes == &workers_ ? "workers" : "servers",
                       processes->wanted()));
       processes->resize(wanted, /*to_be_told=*/processes == &workers_,
-                        now);  // servers hear from the master when they may go
+                        now);  // the master tells servers when they may end
     }
   }
 
-  /// Others may have ended before the one whose death they heard of: it may take a while to go. Waits a moment for the
+  /// Returns the process whose death ended the others, which may take longer to end than they do. Waits briefly for the
   /// one that the master blames ("worker 1 (pid 71) died: …"); else it is `first`.
   Exit find_culprit(const Exit& first) {
     const std::string blamed = failure_.substr(0, failure_.find(" (pid"));
@@ -327,7 +327,7 @@ class JobRunner {
     if (request == StopRequest::kStopNow || stopping_ || !connection_) {
       say(request == StopRequest::kStopNow ? "stopping at once" : "stopping");
       if (request == StopRequest::kStopNow) {
-        connection_.reset();  // the master goes too: nobody to ask
+        connection_.reset();  // the master ends too: there is none to ask
         supervisor_.kill_now();
         stopped_ = true;
       } else {
@@ -350,20 +350,20 @@ class JobRunner {
     }
   }
 
-  /// Workers that are done but do not exit must not keep everybody.
+  /// Stops workers that are done but do not exit.
   void notice_end(const JobStatus& status) {
     if (status.state != JobPhase::kFinished) return;
     if (!finished_by_) finished_by_.emplace(Deadline::in(30s));
     if (finished_by_->passed()) stop(5s);
   }
 
-  /// Once. `trireme train` has said it already, for a program of the user's own only the master knows.
+  /// Prints the plan once. `trireme train` has printed it already; of a user's own program only the master knows it.
   void tell_plan(const JobStatus& status) {
     if (!spec_.echo_chief || status.plan.steps == 0 || std::exchange(plan_told_, true)) return;
     say(fmt::format("{} steps of {} samples, strategy {}", status.plan.steps, status.plan.batch, status.plan.strategy));
   }
 
-  /// When it is others than before.
+  /// Prints the stragglers when they have changed.
   void tell_stragglers(const JobStatus& status) {
     std::set<std::uint32_t> slow;
     for (const cluster::Straggler& straggler : status.stragglers) slow.insert(straggler.slot);
@@ -392,7 +392,7 @@ class JobRunner {
       notice_end(status);
       tell_plan(status);
       tell_stragglers(status);
-      // A program that has not said what it does has nothing to show.
+      // A program that has not sent its plan has nothing to show.
       const bool silent = status.state == JobPhase::kRunning && status.plan.steps == 0 && status.now.step == 0;
       if (!spec_.quiet && !silent && status.state != JobPhase::kFinished) line_.update(describe(status));
     } catch (const Error& problem) {
@@ -417,7 +417,7 @@ class JobRunner {
   Supervisor supervisor_;
   ProcessSet workers_;
   ProcessSet servers_;
-  // One that has been in charge for a while does not fail at the start again and again.
+  // A master that has run for a while does not count as failing at the start again and again.
   RestartPolicy master_restarts_{{.limit = 10, .next_pause = 50ms, .longest_pause = 1s, .forgive_after = 5s}};
   const std::string store_;  // where the master keeps what must outlive it; empty = it cannot be replaced
   observe::ProgressLine line_;
@@ -427,14 +427,14 @@ class JobRunner {
   std::shared_ptr<net::Connection> connection_;
   Deadline next_look_ = Deadline::in(0s);
   std::optional<Deadline> finished_by_;
-  JobStatus status_;         // the master's last word
+  JobStatus status_;         // the master's last reply
   std::vector<Exit> exits_;  // those that count for the status
   std::uint32_t failed_processes_ = 0;
-  bool stopping_ = false;  // a person asked
-  bool stopped_ = false;   // the processes were told
+  bool stopping_ = false;  // a person asked for it
+  bool stopped_ = false;   // the processes were told to
   bool ending_ = false;
   bool plan_told_ = false;
-  std::set<std::uint32_t> told_slow_;  // workers that were said to be slow
+  std::set<std::uint32_t> told_slow_;  // workers reported as slow
   std::string failure_;
   JobOutcome outcome_;
 };

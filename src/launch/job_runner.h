@@ -21,12 +21,12 @@ struct JobSpec {
   std::uint32_t restarts = 3;     ///< of each process before it is avoided for a while
   double wait_for_workers = 600;  ///< seconds to wait when too few are left
   double plan_within = 0;         ///< seconds after the start in which a death waits for the workers' plan
-  std::uint64_t max_views = 0;    ///< give up after so many memberships; 0 = never
+  std::uint64_t max_views = 0;    ///< give up after this many views; 0 = never
   std::string transport = "auto";
-  std::string throttle;                  ///< experiments: the speed of links, "100mbit"; empty = as fast as they go
-  std::uint32_t latency_ms = 0;          ///< experiments: of what workers send each other in the background
-  bool trace_algorithms = false;         ///< workers log how they reduce among each other
-  int threads = 0;                       ///< that each worker computes with; 0 = threads_per_worker
+  std::string throttle;                  ///< experiments: the speed of links, "100mbit"; empty = no limit
+  std::uint32_t latency_ms = 0;          ///< experiments: delay of what workers send each other in the background
+  bool trace_algorithms = false;         ///< workers log which algorithms they reduce with
+  int threads = 0;                       ///< compute threads of each worker; 0 = threads_per_worker
   std::vector<std::string> worker_argv;  ///< the program of every worker
   bool echo_chief = false;               ///< show what worker 0 prints
   bool quiet = false;                    ///< no progress line: standard output is for a script
@@ -34,7 +34,7 @@ struct JobSpec {
 
 struct JobOutcome {
   int status = 0;         ///< worst of all processes
-  nlohmann::json result;  ///< what the chief reported; null if it did not get so far
+  nlohmann::json result;  ///< what the chief reported; null if it did not get that far
   std::string failure;    ///< why the job failed, for people; empty = it did not
 };
 

@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::streamoff kMostBytes = 64 * 1024;
 
-/// Up to kMostBytes from the end of the file, beginning with a whole line where there is one.
+/// Returns up to kMostBytes from the end of the file, starting with a whole line if there is one.
 std::string end_of_file(const std::filesystem::path& path) {
   std::ifstream in(path, std::ios::binary | std::ios::ate);
   const std::streamoff size = in.tellg();
@@ -35,7 +35,7 @@ std::string tail_of_log(const std::filesystem::path& path, std::size_t lines) {
     if (newline == std::string::npos) return text;
     begin = newline;
   }
-  if (begin < text.size()) ++begin;  // step over the newline before the first line wanted
+  if (begin < text.size()) ++begin;  // skip the newline before the first line wanted
   return text.substr(begin);
 }
 

@@ -24,10 +24,10 @@
 namespace trireme::launch {
 namespace {
 
-constexpr auto kExecTime = 30s;  // a program on a file system that hangs must not hang us
+constexpr auto kExecTime = 30s;  // a program on a file system that hangs must not block us
 
-/// The inherited environment with `added` over it, as NAME=value. It is passed on as a whole; nothing here reads
-/// settings from it.
+/// Returns the inherited environment overridden by `added`, as NAME=value. It is passed on as a whole; nothing here
+/// reads settings from it.
 std::vector<std::string> merged_environment(const std::map<std::string, std::string>& added) {
   std::vector<std::string> merged;
   for (char** entry = ::environ; entry != nullptr && *entry != nullptr; ++entry) {
@@ -38,7 +38,7 @@ std::vector<std::string> merged_environment(const std::map<std::string, std::str
   return merged;
 }
 
-/// The file that `program` means: itself if it has a '/', else the first match in PATH.
+/// Returns the path of `program`: itself if it has a '/', else the first match in PATH.
 std::string find_program(const std::string& program, const std::vector<std::string>& environment) {
   if (program.find('/') != std::string::npos) return program;
   constexpr std::string_view kPath = "PATH=";
@@ -57,7 +57,7 @@ std::string find_program(const std::string& program, const std::vector<std::stri
 
 std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
   std::vector<char*> pointers;
-  for (const std::string& text : texts) pointers.push_back(const_cast<char*>(text.c_str()));  // exec does not write
+  for (const std::string& text : texts) pointers.push_back(const_cast<char*>(text.c_str()));  // exec only reads
   pointers.push_back(nullptr);
   return pointers;
 }
@@ -68,8 +68,8 @@ FileDescriptor open_or_fail(const std::string& path, int flags, const std::strin
   return file;
 }
 
-/// All that the child needs, made before the fork: after it the child may neither allocate nor take a lock, because
-/// another thread of the parent may have held that lock at the moment of the fork.
+/// All that the child needs, prepared before the fork: after it the child must neither allocate nor take a lock,
+/// because another thread of the parent may have held that lock at the moment of the fork.
 struct Plan {
   explicit Plan(const ProcessSpec& spec)
       : environment(merged_environment(spec.env)),
@@ -92,17 +92,17 @@ struct Plan {
 void reset_signals() {
   struct sigaction action {};
   action.sa_handler = SIG_DFL;
-  for (int signal = 1; signal < NSIG; ++signal) ::sigaction(signal, &action, nullptr);  // a few refuse: fine
+  for (int signal = 1; signal < NSIG; ++signal) ::sigaction(signal, &action, nullptr);  // fails for some: fine
   sigset_t none;
   ::sigemptyset(&none);
   ::pthread_sigmask(SIG_SETMASK, &none, nullptr);
 }
 
-/// The child, from fork to exec: only async-signal-safe calls. On failure writes errno to `report`.
+/// Runs in the child, from fork to exec: only async-signal-safe calls. On failure writes errno to `report`.
 [[noreturn]] void become(const Plan& plan, int guard, int report) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != plan.parent) ::_exit(1);  // the parent died before the line above: nobody would tell us
+  if (::getppid() != plan.parent) ::_exit(1);  // the parent died before the line above took effect
 
   bool ready = ::dup2(plan.input.get(), STDIN_FILENO) >= 0;
   if (plan.log) {
@@ -119,7 +119,7 @@ void reset_signals() {
   ::_exit(127);
 }
 
-/// Why the child could not become the program, or 0. Its end of the pipe closes itself when exec succeeds.
+/// Returns why the child could not execute the program, or 0. Its end of the pipe closes when exec succeeds.
 int exec_error(int report) {
   const Deadline deadline = Deadline::in(kExecTime);
   pollfd ready{.fd = report, .events = POLLIN, .revents = 0};
@@ -159,12 +159,12 @@ pid_t spawn(const ProcessSpec& spec, int guard) {
     if (pid == 0) become(plan, guard, report_out.get());
   }
   if (pid < 0) fail_errno("cannot start " + spec.name);
-  ::setpgid(pid, pid);  // the child does the same; whoever comes first, the group exists before anyone signals it
+  ::setpgid(pid, pid);  // so does the child: the group exists before anyone signals it, whichever is first
   report_out.close();
 
   if (const int code = exec_error(report_in.get()); code != 0) {
     ::kill(pid, SIGKILL);
-    ::waitpid(pid, nullptr, code == ETIMEDOUT ? WNOHANG : 0);  // one that hangs in the kernel is not waited for
+    ::waitpid(pid, nullptr, code == ETIMEDOUT ? WNOHANG : 0);  // do not wait for one that hangs in the kernel
     Guard::announce(guard, -pid);
     errno = code;
     try {

@@ -20,7 +20,7 @@ void ProcessSet::start(std::uint32_t slot, Time now) {
 bool ProcessSet::note_end(std::uint32_t slot, Time now) {
   pids_.erase(slot);
   if (released_.erase(slot) == 0) return false;
-  if (slot < wanted_) restart_at_[slot] = now;  // it is needed again by now
+  if (slot < wanted_) restart_at_[slot] = now;  // it is needed again meanwhile
   return true;
 }
 
@@ -50,7 +50,7 @@ void ProcessSet::resize(std::uint32_t wanted, bool to_be_told, Time now) {
   }
   for (const auto& [slot, pid] : pids_) {
     if (!to_be_told || slot < wanted_ || !released_.insert(slot).second) continue;
-    ::kill(pid, SIGTERM);  // it hands its work over and ends
+    ::kill(pid, SIGTERM);  // it hands over its work and ends
   }
 }
 

@@ -11,8 +11,8 @@
 
 namespace trireme::launch {
 
-/// The processes of one role that the launcher looks after: which run, which are to be started again and when, how many
-/// there should be. One thread.
+/// The processes of one role that the launcher manages: which run, which are to be restarted and when, how many there
+/// should be. Not thread-safe.
 class ProcessSet {
  public:
   using Time = RestartPolicy::Time;
@@ -23,30 +23,30 @@ class ProcessSet {
 
   void start_all(Time now);
 
-  /// Whether `process` ("worker 3") is one of them.
+  /// Returns whether `process` ("worker 3") is one of them.
   bool has(const std::string& process) const { return process.starts_with(role_ + " "); }
   static std::uint32_t slot_of(const std::string& process);
 
-  /// It has ended. True if it was told to: then that is all there is to say.
+  /// Records that it has ended. Returns true if it was told to: then there is nothing else to do.
   bool note_end(std::uint32_t slot, Time now);
 
-  /// It has ended badly: decides whether and when it is started again.
+  /// Call it after a failure: decides whether and when it is restarted.
   RestartDecision restart(std::uint32_t slot, Time now);
 
-  /// Starts those whose time has come.
+  /// Starts those whose restart is due.
   void start_due(Time now);
 
-  /// There should be `wanted` from now on. Starts those that are missing; those that are too many get SIGTERM if they
-  /// are `to_be_told`, else they know by themselves.
+  /// Sets how many there should be from now on. Starts missing ones; surplus ones get SIGTERM if `to_be_told`,
+  /// otherwise they end by themselves.
   void resize(std::uint32_t wanted, bool to_be_told, Time now);
 
   std::uint32_t wanted() const { return wanted_; }
   bool running() const { return !pids_.empty(); }
 
-  /// None runs, and none will.
+  /// Returns whether none runs and none will be started.
   bool gone() const { return pids_.empty() && restart_at_.empty(); }
 
-  /// Whether the slot's process is not its first.
+  /// Returns whether the slot's process is not its first.
   bool restarted(std::uint32_t slot) const { return restarted_.contains(slot); }
 
  private:
@@ -56,10 +56,10 @@ class ProcessSet {
   std::uint32_t wanted_;
   RestartPolicy restarts_;
   Start start_;
-  std::map<std::uint32_t, pid_t> pids_;  // of those that run, by slot
+  std::map<std::uint32_t, pid_t> pids_;  // of the running ones, by slot
   std::map<std::uint32_t, Time> restart_at_;
   std::set<std::uint32_t> restarted_;
-  std::set<std::uint32_t> released_;  // were told to go
+  std::set<std::uint32_t> released_;  // were told to end
 };
 
 }  // namespace trireme::launch

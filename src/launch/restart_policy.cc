@@ -7,7 +7,7 @@
 namespace trireme::launch {
 namespace {
 
-/// `first`, doubled `times` times, but not beyond `most`.
+/// Returns `first`, doubled `times` times, but at most `most`.
 std::chrono::milliseconds doubled(std::chrono::milliseconds first, std::uint32_t times,
                                   std::chrono::milliseconds most) {
   for (; times > 0 && first < most; --times) first *= 2;

@@ -16,20 +16,20 @@ struct RestartOptions {
   std::chrono::milliseconds first_pause = 0ms;   ///< before the first restart
   std::chrono::milliseconds next_pause = 500ms;  ///< before the second; doubles from there
   std::chrono::milliseconds longest_pause = 30s;
-  std::chrono::milliseconds forgive_after = 60s;  ///< whoever ran this long has a clean record again
+  std::chrono::milliseconds forgive_after = 60s;  ///< a process that ran this long has a clean record again
   std::chrono::milliseconds avoid_for = 60s;      ///< how long a slot that failed too often is left alone; doubles
 };
 
-/// What is to be done about a process that ended, and why.
+/// What to do about a process that ended, and why.
 struct RestartDecision {
   bool again = false;                   ///< start it again
   Deadline::Clock::time_point at = {};  ///< when
-  bool avoided = false;                 ///< it failed too often: not before a long pause
+  bool avoided = false;                 ///< it failed too often: only after a long pause
   std::string reason;
 };
 
-/// When to start which process again. Counts per slot, not per host: one bad program does not condemn its neighbours.
-/// A value: time is given to it.
+/// Decides when to restart which process. Counts per slot, not per host: one bad program does not affect its
+/// neighbours. A value: the caller passes the time.
 class RestartPolicy {
  public:
   using Time = Deadline::Clock::time_point;
@@ -42,7 +42,7 @@ class RestartPolicy {
  private:
   struct Record {
     Time started;
-    std::uint32_t failures = 0;  // since it was last forgiven
+    std::uint32_t failures = 0;  // since its record was last cleared
     std::uint32_t avoided = 0;   // how often
   };
 

@@ -8,10 +8,10 @@
 
 namespace trireme::launch {
 
-/// A run that is going on, through its master, which the run's folder tells of. One thread.
+/// A run in progress, through its master, whose address is in the run's folder. Not thread-safe.
 class RunningJob {
  public:
-  /// Throws InvalidArgument if the folder is not that of a run that is going on, PeerLost if its master is gone.
+  /// Throws InvalidArgument if the folder is not that of a run in progress, PeerLost if its master is gone.
   explicit RunningJob(const std::filesystem::path& run);
 
   cluster::JobStatus status();

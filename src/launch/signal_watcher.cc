@@ -13,20 +13,20 @@
 namespace trireme::launch {
 namespace {
 
-/// Where the handler writes. A handler has no argument of ours, so this one number has to be global.
+/// The pipe that the handler writes to. A handler has no argument of ours, so this one number must be global.
 std::atomic<int> handler_pipe = -1;
 static_assert(std::atomic<int>::is_always_lock_free);
 
 struct Caught {
   int signal = 0;
-  timespec at{};  // CLOCK_MONOTONIC, when it came rather than when it was read
+  timespec at{};  // CLOCK_MONOTONIC, when it arrived rather than when it was read
 };
 
 void on_signal(int signal) {
   const int saved = errno;
   Caught caught{.signal = signal};
   ::clock_gettime(CLOCK_MONOTONIC, &caught.at);
-  // Smaller than PIPE_BUF: whole or not at all. A full pipe holds enough signals already.
+  // Smaller than PIPE_BUF: written whole or not at all. A full pipe already holds enough signals.
   [[maybe_unused]] const ssize_t written = ::write(handler_pipe.load(), &caught, sizeof caught);
   errno = saved;
 }

@@ -11,39 +11,39 @@
 
 namespace trireme::launch {
 
-/// What the person at the terminal wants.
+/// What the user at the terminal wants.
 enum class StopRequest {
   kNone,
-  kStop,     ///< the first signal: end politely
+  kStop,     ///< the first signal: end gracefully
   kStopNow,  ///< a second one: end at once
 };
 
 struct SignalWatcherOptions {
   /// Signals this close to the first are one request: `timeout` and some job managers send theirs to the process and
-  /// then to its group. No hand is that fast.
+  /// then to its group. Nobody types that fast.
   std::chrono::milliseconds together = 200ms;
 };
 
 /// Turns SIGINT, SIGTERM and SIGHUP into something a loop can poll for, while it lives.
 ///
-/// A signal that was ignored when the watcher was made stays ignored (nohup, background jobs). Signals are caught by
-/// a handler that writes to a pipe, so threads that exist already need no mask. At most one watcher at a time, since
-/// handlers belong to the process; the destructor restores those that were there. Use it from one thread.
+/// A signal that was ignored when the watcher was created stays ignored (nohup, background jobs). Signals are caught by
+/// a handler that writes to a pipe, so existing threads need no mask. At most one watcher at a time, since handlers
+/// belong to the process; the destructor restores the previous ones. Not thread-safe.
 class SignalWatcher {
  public:
-  /// Throws IoError if the system refuses a pipe.
+  /// Throws IoError if no pipe can be created.
   explicit SignalWatcher(SignalWatcherOptions options = {});
   ~SignalWatcher();
   SignalWatcher(const SignalWatcher&) = delete;
   SignalWatcher& operator=(const SignalWatcher&) = delete;
 
-  /// Readable when take() has news.
+  /// Returns a descriptor that is readable when take() has something new.
   int descriptor() const { return read_end_.get(); }
 
-  /// What was asked since the last call; kNone if nothing new. Never waits.
+  /// Returns what was requested since the last call; kNone if nothing. Never waits.
   StopRequest take();
 
-  /// The first signal caught, or 0: a stopped program returns 128 + this.
+  /// Returns the first signal caught, or 0: a stopped program returns 128 + this.
   int signal() const { return signal_; }
 
  private:
@@ -52,7 +52,7 @@ class SignalWatcher {
   SignalWatcherOptions options_;
   FileDescriptor read_end_;
   FileDescriptor write_end_;
-  std::array<std::optional<struct sigaction>, kSignals.size()> before_;  // none: ignored, left alone
+  std::array<std::optional<struct sigaction>, kSignals.size()> before_;  // nullopt: ignored, left alone
   int signal_ = 0;
   std::chrono::nanoseconds first_at_{};
 };

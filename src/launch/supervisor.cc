@@ -20,8 +20,8 @@
 namespace trireme::launch {
 namespace {
 
-constexpr auto kLookAgain = 5ms;    // where no descriptor tells of an end
-constexpr auto kLastPatience = 1s;  // SIGKILL takes a millisecond; more means the kernel is stuck
+constexpr auto kLookAgain = 5ms;    // when no descriptor signals the end
+constexpr auto kLastPatience = 1s;  // SIGKILL takes a millisecond; longer means the kernel is stuck
 
 void watch(int events, int descriptor) {
   epoll_event event{};
@@ -29,7 +29,7 @@ void watch(int events, int descriptor) {
   if (::epoll_ctl(events, EPOLL_CTL_ADD, descriptor, &event) != 0) fail_errno("cannot watch a process");
 }
 
-/// By number: the header of glibc 2.36 does not link from C++.
+/// By syscall number: the header of glibc 2.36 does not link from C++.
 int open_pidfd(pid_t pid) { return static_cast<int>(::syscall(SYS_pidfd_open, pid, 0U)); }
 
 /// Children of a process that ignores SIGCHLD vanish without a status, and the disposition is inherited.
@@ -48,7 +48,7 @@ Supervisor::Supervisor(SupervisorOptions options)
   if (!events_ || !alarm_) fail_errno("cannot set up the watch over processes");
   watch(events_.get(), alarm_.get());
   keep_exit_statuses();
-  // Processes whose parent died come to us instead of to init, so that we can see when a group is empty.
+  // Orphaned descendants are reparented to us instead of init, so that we can see when a group is empty.
   if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) fail_errno("cannot become a child subreaper");
 }
 
@@ -58,7 +58,7 @@ Supervisor::~Supervisor() {
     const Deadline deadline = Deadline::in(kLastPatience);
     while (alive() > 0 && !deadline.passed()) wait(deadline);
   } catch (const std::exception&) {
-    // Nobody is left to tell; the kernel and the guard do the rest when we end.
+    // There is no one to report it to; the kernel and the guard do the rest when we end.
   }
 }
 
@@ -97,14 +97,14 @@ std::vector<Exit> Supervisor::wait(Deadline deadline, int wake) {
 }
 
 void Supervisor::stop(std::chrono::milliseconds grace) {
-  look();  // who ended before this moment did so by itself
+  look();  // those that ended before this moment did so by themselves
   const Deadline kill_at = Deadline::in(grace);
   for (Process& process : processes_) {
     if (process.kill_at && process.kill_at->at() <= kill_at.at()) continue;
     process.kill_at = kill_at;
     process.told_to_stop = true;
     ::kill(-process.pid, SIGTERM);
-    ::kill(-process.pid, SIGCONT);  // a stopped process could not take the hint
+    ::kill(-process.pid, SIGCONT);  // a stopped process could not react to SIGTERM
   }
   set_alarm();
 }
@@ -115,7 +115,7 @@ void Supervisor::kill_now() {
   set_alarm();
 }
 
-/// One round over all processes: collects ends, ends graces, drops groups that are empty.
+/// One round over all processes: collects ends, kills those whose grace has passed, drops empty groups.
 void Supervisor::look() {
   for (Process& process : processes_) {
     if (!process.ended) collect(process);
@@ -134,12 +134,12 @@ void Supervisor::collect(Process& process) {
   const auto id = static_cast<id_t>(process.pid);
   if (::waitid(P_PID, id, &info, WEXITED | WNOHANG | WNOWAIT) != 0) {
     if (errno == EINTR) return;
-    info.si_code = CLD_EXITED;  // somebody else in this process reaped it and has its status
+    info.si_code = CLD_EXITED;  // other code in this process reaped it and has its status
     info.si_status = 1;
   } else if (info.si_pid == 0) {
     return;  // it runs
   }
-  // Before the leader is reaped its number cannot belong to another group.
+  // Until the leader is reaped, its number cannot belong to another group.
   if (!process.told_to_stop) ::kill(-process.pid, SIGKILL);
   ::waitid(P_PID, id, &info, WEXITED | WNOHANG);
   process.ended = true;
@@ -157,14 +157,14 @@ void Supervisor::kill_group(Process& process) {
   ::kill(-process.pid, SIGKILL);
 }
 
-/// Of a group whose leader was reaped: reaps the members that came to us, and tells whether none is left.
+/// For a group whose leader was reaped: reaps members reparented to us, and returns whether none is left.
 bool Supervisor::group_is_gone(const Process& process) {
   while (::waitpid(-process.pid, nullptr, WNOHANG) > 0) {
   }
-  return ::kill(-process.pid, 0) != 0;  // nobody there, or nobody we have power over
+  return ::kill(-process.pid, 0) != 0;  // no member, or none that we may signal
 }
 
-/// Sets the timer to the next moment when look() has work that no pidfd announces.
+/// Sets the timer to the next moment when look() has work that no pidfd signals.
 void Supervisor::set_alarm() {
   const auto now = Deadline::Clock::now();
   std::optional<Deadline::Clock::time_point> due;

@@ -9,7 +9,7 @@ namespace trireme::master {
 namespace {
 
 constexpr auto kFindUsWithin = 5s;  // how long the members of a master that died may take to find the next one
-constexpr auto kOwnAbsence = 1s;    // without a tick: this process was stopped, or had no processor
+constexpr auto kOwnAbsence = 1s;    // without a tick: this process was stopped, or had no CPU time
 
 }  // namespace
 
@@ -61,9 +61,9 @@ LeasePlan JobState::lease_plan() const {
           .pause_every = plan_->pause_every * plan_->lanes};
 }
 
-// ---- What outlives the master.
+// ---- State that outlives the master.
 
-/// Goes on with the job of a master that died.
+/// Continues the job of a master that died.
 void JobState::take_over(const SavedJob& saved) {
   state_ = saved.state;
   reason_ = saved.reason;
@@ -83,16 +83,16 @@ void JobState::take_over(const SavedJob& saved) {
            {{"view", view_.view}, {"state", to_string(state_)}, {"members", members_.all().size()}});
 }
 
-/// While this process did not run, it heard from nobody, and members may have looked for another master: that they were
-/// silent, and that their connections ended meanwhile, says nothing about them. They come back, or are given up later.
+/// While this process did not run, it heard from no member, and members may have looked for another master: their
+/// silence, and connections that ended meanwhile, say nothing about them. They reconnect, or are given up later.
 void JobState::notice_own_absence() {
   const auto absent = now_ - std::exchange(last_tick_, now_);
   if (absent < kOwnAbsence || view_.view == 0 || ended()) return;
   log_warn("master_was_suspended", "this master did not run for a while: its members get time to reconnect",
            {{"seconds", seconds(absent)}});
-  grace_until_ = now_ + kFindUsWithin;  // what they sent before they gave up may still be read first
+  grace_until_ = now_ + kFindUsWithin;  // messages sent before they disconnected may still be read first
   for (auto& [id, member] : members_.all()) {
-    if (member.alive() && !member.waits_for_view) give_time_to_come_back(member);  // who waits stays connected
+    if (member.alive() && !member.waits_for_view) give_time_to_come_back(member);  // waiting members stay connected
   }
 }
 
@@ -102,7 +102,7 @@ void JobState::give_time_to_come_back(Member& member) const {
   member.last_heard = now_ + kFindUsWithin - options_.hang_after;
 }
 
-/// Saves what there is now, with `view` as the view. False if that failed: it is tried again later.
+/// Saves the current state with `view` as the view. Returns false if that failed: it is retried later.
 bool JobState::save(const cluster::ViewInfo& view) {
   leases_changed_ = false;
   return log_.save({.state = view.view > view_.view ? cluster::JobPhase::kRunning : state_,
@@ -117,7 +117,7 @@ bool JobState::save(const cluster::ViewInfo& view) {
                     .result = result_});
 }
 
-// ---- What members ask.
+// ---- Requests of members.
 
 void JobState::join(Time now, const net::SessionPtr& session, const net::FrameHeader& header,
                     const cluster::JoinRequest& request) {
@@ -141,14 +141,14 @@ void JobState::join(Time now, const net::SessionPtr& session, const net::FrameHe
   consider_view();
 }
 
-/// While the others are at work, a newcomer need not keep them waiting for what it can do without them. One for whom
-/// there is no room waits in reserve, and costs them nothing.
+/// Returns whether a newcomer can catch up on its own while the others work, instead of making them wait. One for which
+/// there is no room waits in reserve and costs the others nothing.
 bool JobState::can_be_learner(const Member& member) const {
   return member.state.role == cluster::Role::kWorker && !member.in_view && state_ == cluster::JobPhase::kRunning &&
          elastic() && !broken_ && view_.workers.size() < most_workers();
 }
 
-/// The present view with the learner at its end.
+/// Returns the current view with the learner at its end.
 cluster::JoinReply JobState::receive(const Member& learner) const {
   cluster::JoinReply reply{.member = learner.info.id, .learner = true, .view = view_};
   reply.view.workers.push_back(learner.info);
@@ -156,13 +156,13 @@ cluster::JoinReply JobState::receive(const Member& learner) const {
   return reply;
 }
 
-/// One that waits is not needed any more.
+/// Ends the wait of a member that is no longer needed.
 void JobState::release(Member& member) {
   member.answer({.member = member.info.id, .over = true}, now_);
   member.state.left = true;
 }
 
-/// A process that was no member yet, or is no member any more.
+/// Adds a process that was not a member yet, or no longer is one.
 Member& JobState::admit(std::uint64_t session, const cluster::JoinRequest& request, const std::string& who) {
   const std::uint32_t limit = wanted(request.role);
   if (request.slot >= limit) {
@@ -237,8 +237,8 @@ void JobState::set_plan(Time now, const cluster::Plan& plan) {
   consider_view();
 }
 
-/// Work for an asynchronous worker. Words of an earlier view do not count: somebody may have gone back to a checkpoint
-/// since.
+/// Leases work to an asynchronous worker. Rejects requests from an earlier view: the job may have gone back to a
+/// checkpoint since.
 cluster::LeaseReply JobState::lease(Time now, const cluster::LeaseRequest& request) {
   now_ = now;
   const Member* member = members_.find(request.member);
@@ -294,7 +294,7 @@ void JobState::scale(Time now, const cluster::ScaleRequest& request) {
   log_info("scale_requested", "the number of processes is to change",
            {{"workers", wanted_workers_}, {"servers", wanted_servers_}});
   save();
-  for (auto& [id, member] : members_.all()) {  // who only waits to take part is not needed
+  for (auto& [id, member] : members_.all()) {  // those that only wait to take part are not needed
     if (member.info.slot < wanted(member.state.role) || member.in_view || !member.waits_for_view) continue;
     release(member);
   }
@@ -317,7 +317,7 @@ void JobState::leave(Time now, const cluster::LeaveNotice& notice) {
   const bool through = elastic() ? achieved || (!work_left && stop_) : !work_left;
   if (through && !ended()) finish_job();
   if (elastic() && worker && member->in_view && !view_.servers.empty()) {
-    broken_ = true;  // at the servers the others may wait for its gradients
+    broken_ = true;  // the others may wait at the servers for its gradients
     last_failure_ = member->name() + " has left";
   }
   consider_view();

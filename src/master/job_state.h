@@ -14,8 +14,8 @@
 
 namespace trireme::master {
 
-/// What the master knows of its job, and what it does about it: all of it but threads, locks and the clock. Every call
-/// is made with the master's lock held, and says what time it is; time never goes back. What is refused is thrown.
+/// What the master knows of its job, and what it does about it: everything except threads, locks and the clock. Every
+/// call is made with the master's lock held and passes the current time, which never goes back. Throws if it refuses.
 class JobState {
  public:
   using Time = Deadline::Clock::time_point;
@@ -27,9 +27,9 @@ class JobState {
   bool lost_leadership() const { return log_.lost_leadership(); }
   bool no_members_left() const;
 
-  // ---- What members ask. See protocol.h.
+  // ---- Requests of members. See protocol.h.
 
-  /// Answered when there is a view with this process in it.
+  /// Replies when there is a view with this process in it, to a learner at once.
   void join(Time now, const net::SessionPtr& session, const net::FrameHeader& header,
             const cluster::JoinRequest& request);
   cluster::HeartbeatReply heartbeat(Time now, std::uint64_t session, const cluster::Heartbeat& beat);
@@ -43,10 +43,10 @@ class JobState {
 
   // ---- What happens by itself.
 
-  /// A connection has ended: whoever was behind it is dead.
+  /// A connection has ended: the member behind it is dead.
   void disconnected(Time now, std::uint64_t session);
 
-  /// Does what the time asks for; called every now and then.
+  /// Does what is due at this time; called periodically.
   void tick(Time now);
 
  private:
@@ -57,7 +57,7 @@ class JobState {
   std::uint32_t wanted(cluster::Role role) const {
     return role == cluster::Role::kWorker ? wanted_workers_ : wanted_servers_;
   }
-  std::uint32_t most_workers() const { return std::min(plan_->lanes, wanted_workers_); }  // one lane each, at least
+  std::uint32_t most_workers() const { return std::min(plan_->lanes, wanted_workers_); }  // at least one lane each
   LeasePlan lease_plan() const;
 
   void take_over(const SavedJob& saved);
@@ -87,9 +87,9 @@ class JobState {
 
   const MasterOptions options_;
   const Time started_;
-  Time now_;  // of the call under way
+  Time now_;  // of the current call
   Time last_tick_;
-  Time grace_until_{};  // until then the end of a connection is no death
+  Time grace_until_{};  // until then the end of a connection does not mean death
   MasterLog log_;
   cluster::JobPhase state_ = cluster::JobPhase::kGathering;
   std::string reason_;
@@ -99,17 +99,17 @@ class JobState {
   std::uint32_t wanted_servers_;
   cluster::ViewInfo view_;
   bool broken_ = false;       // a member of the view is gone
-  std::string last_failure_;  // who it was
-  ViewDecision decision_;     // about the present view
+  std::string last_failure_;  // which one, and why
+  ViewDecision decision_;     // about the current view
   cluster::MemberId next_member_ = 1;
   MemberTable members_;
   std::optional<cluster::Plan> plan_;
   MetricsAggregator metrics_;
   LeaseTable leases_;
-  bool leases_changed_ = false;  // and not saved
+  bool leases_changed_ = false;  // and not saved yet
   Time last_pause_;
   std::vector<cluster::Straggler> stragglers_;
-  std::vector<double> lane_costs_;  // that the lanes should be dealt out by; empty = no change
+  std::vector<double> lane_costs_;  // the costs to deal lanes by in the next view; empty = no change
   Time view_since_{};
   nlohmann::json result_;
 };

@@ -1,4 +1,4 @@
-// How the master's job goes from one view to the next, and who is given up.
+// How the master's job moves from one view to the next, and which members are given up.
 
 #include <algorithm>
 
@@ -13,7 +13,7 @@ constexpr auto kPacesSettle = 3s;
 
 }  // namespace
 
-/// Does what has to be done about the view, if anything.
+/// Acts on the decision about the view, if there is anything to do.
 void JobState::consider_view() {
   if (ended() || !log_.leading()) return;
   if (view_.view == 0) {
@@ -29,7 +29,7 @@ void JobState::consider_view() {
     case ViewDecision::Kind::kWait:
       return wait_for_members();
     case ViewDecision::Kind::kForm:
-      if (members_.any_server_unheard()) return;  // it will come soon, or be given up
+      if (members_.any_server_unheard()) return;  // it will reconnect soon, or be given up
       return form_view(decision_.workers, decision_.reason);
   }
 }
@@ -44,8 +44,8 @@ ViewInputs JobState::view_inputs() const {
           .workers = members_.candidates()};
 }
 
-/// Who is slow, and whether that is worth another deal of the lanes. A measurement takes a while to settle, and who is
-/// slow for a moment need not be named, nor give anything away.
+/// Finds slow workers, and whether another deal of the lanes is worthwhile. Measurements take a while to settle, and a
+/// worker that is slow only for a moment is neither reported nor relieved of lanes.
 void JobState::watch_paces() {
   if (!plan_ || view_.workers.empty() || now_ - view_since_ < kPacesSettle) return;
   std::vector<cluster::LanePace> paces;
@@ -67,8 +67,8 @@ void JobState::watch_paces() {
   lane_costs_ = cluster::better_costs(plan_->lanes, view_.deal(plan_->lanes), lane_seconds);
 }
 
-/// With servers, workers need not agree on the step after which they meet: some may be there already, and the rest wait
-/// for them at the servers.
+/// Returns whether some members already wait for the next view. With servers, workers need not agree on the step after
+/// which they regroup: those still at work would wait at the servers for the gradients of the others.
 bool JobState::others_wait() const {
   return !view_.servers.empty() && std::ranges::any_of(members_.candidates(), [](const ViewCandidate& worker) {
     return worker.in_view && worker.ready && !worker.done;
@@ -89,7 +89,7 @@ void JobState::wait_for_members() {
 }
 
 void JobState::form_view(std::vector<cluster::MemberId> workers,
-                         std::string because) {  // copies: the decision ends here
+                         std::string because) {  // copies, because decision_ is reset here
   if (options_.max_views > 0 && view_.view >= options_.max_views) {
     return fail_job(
         fmt::format("the {} memberships that are allowed have passed (--max-views); the last one ended "
@@ -131,12 +131,12 @@ void JobState::end_gathering() {
   const std::vector<cluster::MemberId> here = members_.workers();
   const bool servers_here = missing().find("server") == std::string::npos;
   if (options_.shape.min_start > 0 && here.size() >= options_.shape.min_start && servers_here) {
-    return form_view(here, fmt::format("{} did not take part time", missing()));
+    return form_view(here, fmt::format("{} did not join in time", missing()));
   }
   fail_job(fmt::format("{} did not join within {:.0f} s; see their logs", missing(), seconds(options_.gather_within)));
 }
 
-/// What a server says about the copies of its shards.
+/// Applies a server's reports about the copies of its shards.
 void JobState::heed_reports(cluster::MemberId from, const cluster::ShardReports& told) {
   if (told.view != view_.view || !elastic()) return;
   if (cluster::apply_reports(view_.shards, from, told.reports)) save();
@@ -190,10 +190,10 @@ void JobState::judge(Member& member) {
   if (health.lost) lose(member, health);
 }
 
-/// Whether the workers of the first view will soon say what kind of job this is.
+/// Returns whether the workers of the first view may still be about to say what kind of job this is.
 bool JobState::plan_is_due() const { return !plan_ && view_.view == 1 && now_ - view_since_ < options_.plan_within; }
 
-/// A member is gone: the others go on without it, or nobody does.
+/// Handles the loss of a member: the others go on without it, or the job fails.
 void JobState::lose(Member& member, const Health& health) {
   if (!elastic() && !plan_is_due()) return fail_job(health.reason);
   member.state.disconnected = true;

@@ -13,7 +13,7 @@ std::uint64_t count(const std::vector<cluster::UnitRange>& ranges) {
   return units;
 }
 
-/// Takes `gone` out of `ranges`; returns how many units of it were there.
+/// Removes `gone` from `ranges`; returns how many units were removed.
 std::uint64_t remove(std::vector<cluster::UnitRange>& ranges, cluster::UnitRange gone) {
   const std::uint64_t before = count(ranges);
   std::vector<cluster::UnitRange> rest;
@@ -79,7 +79,7 @@ void LeaseTable::finish(cluster::UnitRange range) {
     fail<InvalidArgument>("units {}+{} were finished, but there are {}", range.first, range.count, end_);
   }
   const std::uint64_t range_end = range.first + range.count;
-  if (range_end > next_) {  // leased by a table that remembered more
+  if (range_end > next_) {  // leased by a table that knew more
     returned_.push_back({next_, range_end - next_});
     next_ = range_end;
   }

@@ -12,13 +12,13 @@ namespace {
 
 net::ServiceOptions service_options(const MasterOptions& options) {
   net::ServiceOptions service = options.service;
-  service.listener.share_memory = false;  // small, rare messages
+  service.listener.share_memory = false;  // messages are small and rare
   return service;
 }
 
 }  // namespace
 
-/// The job's keeper, behind a lock, with a service and a clock.
+/// The state of the job, behind a lock, with a service and a clock.
 class Master::Impl final : public net::RequestHandler {
  public:
   explicit Impl(const MasterOptions& options) : keeper_(options, Deadline::Clock::now()) {
@@ -34,7 +34,7 @@ class Master::Impl final : public net::RequestHandler {
 
   const net::Address& address() const { return service_->address(); }
 
-  /// Asks the keeper something.
+  /// Calls `question` on the state of the job, with the lock held.
   template <typename Question>
   auto ask(Question question) const {
     const MutexLock lock(mutex_);

@@ -12,24 +12,23 @@ namespace trireme::master {
 struct MasterOptions {
   net::ServiceOptions service;
   JobShape shape;
-  std::chrono::milliseconds hang_after = 3s;          ///< a member silent for this long is taken for hung
+  std::chrono::milliseconds hang_after = 3s;          ///< a member silent for this long counts as hung
   std::chrono::milliseconds gather_within = 120s;     ///< how long to wait for all members at the start
   std::chrono::milliseconds wait_for_members = 600s;  ///< how long to wait for more when too few are left
   std::chrono::milliseconds plan_within = 0s;         ///< how long a death at the start waits for the workers' plan
   MasterLogEntry log_entry;
-  std::uint64_t max_views = 0;  ///< give up after so many memberships; 0 = never
+  std::uint64_t max_views = 0;  ///< give up after this many views; 0 = never
 };
 
-/// Decides who takes part, watches that all are alive, gives out work to asynchronous workers, adds up progress. It
-/// is not on the path of a synchronous step. Threads: one for its service, one that looks at the time.
+/// Decides which members take part, checks that all are alive, leases work to asynchronous workers, sums up progress.
+/// It is not on the path of a synchronous step. Threads: one for its service, one for the timer.
 ///
-/// A job whose plan says that it is elastic survives the death of members: whoever is left meets in the next view, and
-/// newcomers are taken in; replicas of parameters take over from a server that is gone. The death of any member of
-/// another job ends it.
+/// A job whose plan is elastic survives the death of members: the remaining ones form the next view, and newcomers
+/// join; replicas of parameters take over from a server that is gone. Any other job ends when a member dies.
 ///
-/// A master that takes over from one that died knows what that one saved; the members come to it by themselves. Views
-/// are saved before anybody is told of them, so no two masters ever give out the same one. While the store cannot be
-/// reached the present view stays as it is.
+/// A master that takes over from one that died knows what that one saved; the members find it by themselves. Views are
+/// saved before any member learns of them, so no two masters ever issue the same one. While the store cannot be
+/// reached, the current view does not change.
 class Master {
  public:
   explicit Master(const MasterOptions& options);
@@ -39,13 +38,13 @@ class Master {
 
   cluster::JobStatus status() const;
 
-  /// True once every worker has left, or the job has failed.
+  /// Returns true once every worker has left, or the job has failed.
   bool over() const;
 
-  /// True once nobody is connected any more that was a member.
+  /// Returns true once no process that was a member is connected any more.
   bool no_members_left() const;
 
-  /// True once another master leads: this one decides nothing any more, and should end.
+  /// Returns true once another master leads: this one makes no more decisions and should end.
   bool lost_leadership() const;
 
  private:

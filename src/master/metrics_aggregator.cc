@@ -7,9 +7,9 @@ namespace trireme::master {
 namespace {
 
 constexpr auto kRecently = 3s;
-constexpr double kForget = 0.2;  // how much a new measurement weighs
+constexpr double kForget = 0.2;  // the weight of a new measurement
 constexpr std::uint32_t kMostWorkers = 1u << 16;
-constexpr std::size_t kMostAverages = 32;  // names; nobody reads more in a line
+constexpr std::size_t kMostAverages = 32;  // names; a line with more would be unreadable
 
 }  // namespace
 
@@ -23,8 +23,8 @@ void MetricsAggregator::Sums::add(const cluster::WorkDone& work) {
 }
 
 void MetricsAggregator::add(Rank worker, const cluster::WorkDone& work, Time now) {
-  if (clocks_.empty() || worker >= kMostWorkers) return;  // nothing is planned yet; nobody has so many
-  if (worker >= left_.size()) {                           // it came later
+  if (clocks_.empty() || worker >= kMostWorkers) return;  // no plan yet; no job has that many
+  if (worker >= left_.size()) {                           // it joined later
     left_.resize(worker + 1, false);
     if (!clocks_told_) clocks_.resize(worker + 1, 0);
   }
@@ -94,7 +94,6 @@ MetricsRow MetricsAggregator::row(const Sums& sums, double over_seconds, Time no
                  .lr = lr_,
                  .seconds = seconds(now - start_)};
   const Step per_epoch = std::max<Step>(1, plan_.steps_per_epoch);
-  // The last batch of an epoch may be smaller, so samples alone would make the last step of a run unreachable.
   Step slowest = ~Step{0};
   const std::vector<Step> all_clocks = clocks();
   for (std::size_t worker = 0; worker < all_clocks.size(); ++worker) {
@@ -102,6 +101,7 @@ MetricsRow MetricsAggregator::row(const Sums& sums, double over_seconds, Time no
     if (worker >= left_.size() || !left_[worker]) slowest = std::min(slowest, all_clocks[worker]);
   }
   row.clock_min = slowest == ~Step{0} ? row.clock_max : slowest;
+  // Samples alone would never reach the last step, since the last batch of an epoch may be smaller.
   row.step = plan_.leased ? samples_ / std::max<std::uint64_t>(1, plan_.batch) : reported_step_;
   row.epoch = static_cast<double>(row.step) / static_cast<double>(per_epoch);
   return row;

@@ -11,8 +11,8 @@
 
 namespace trireme::master {
 
-/// Adds up what the workers report: the present state of the job for people, and one row of metrics per `log_every`
-/// steps. A value: time is given to it.
+/// Sums up what the workers report: the current state of the job for people, and one row of metrics per `log_every`
+/// steps. A value: the caller passes the time.
 class MetricsAggregator {
  public:
   using Time = Deadline::Clock::time_point;
@@ -22,26 +22,26 @@ class MetricsAggregator {
 
   void add(Rank worker, const cluster::WorkDone& work, Time now);
 
-  /// The clocks of all workers at one moment, as a server knows them. Workers' own reports arrive at different moments,
-  /// so their difference would show the reports' delay, not the workers'. Without servers the workers go in step, and
-  /// the furthest report is everybody's clock.
+  /// Sets the clocks of all workers at one moment, as a server knows them. Workers' own reports arrive at different
+  /// moments, so their differences would show the delay of reports, not of workers. Without servers workers are in
+  /// step, and the furthest report is the clock of all.
   void set_clocks(const cluster::ClockReport& report);
 
-  /// `worker` takes part no more; the spread of clocks is over the others.
+  /// Removes `worker`; the spread of clocks is that of the others.
   void leave(Rank worker);
 
-  /// Completes the row in progress, if there is anything in it.
+  /// Completes the current row, unless it is empty.
   void close_row(Time now);
 
-  /// Rows completed since the last call.
+  /// Returns the rows completed since the last call.
   std::vector<MetricsRow> take_rows();
 
   MetricsRow now(Time now) const;
-  const std::map<std::string, double>& averages() const { return averages_; }  ///< by name, as last told
+  const std::map<std::string, double>& averages() const { return averages_; }  ///< by name, as last reported
   Step spread_max() const { return spread_max_; }
   std::vector<Step> clocks() const;
 
-  /// How long `worker` takes for a lane, of late; 0 = not known.
+  /// Returns the recent time of `worker` for a lane; 0 = not known.
   double lane_seconds(Rank worker) const { return worker < lane_seconds_.size() ? lane_seconds_[worker] : 0; }
 
  private:
@@ -60,18 +60,18 @@ class MetricsAggregator {
 
   cluster::Plan plan_;
   Time start_{};
-  std::vector<Step> clocks_;  // by worker, as a server told
-  bool clocks_told_ = false;  // a server has
+  std::vector<Step> clocks_;  // by worker, as reported by a server
+  bool clocks_told_ = false;  // by a server
   std::vector<bool> left_;
   std::vector<double> lane_seconds_;  // by worker
   Step spread_max_ = 0;
-  Step reported_step_ = 0;     // the furthest any worker has got, by its own word
+  Step reported_step_ = 0;     // the largest step that a worker has reported itself
   std::uint64_t samples_ = 0;  // since the start
   double lr_ = 0;
   std::map<std::string, double> averages_;
   Sums row_sums_;  // since the last row
   Time row_start_{};
-  std::deque<Recent> recent_;  // the last seconds, for the present rate and loss
+  std::deque<Recent> recent_;  // the last seconds, for the current rate and loss
   std::vector<MetricsRow> rows_;
 };
 

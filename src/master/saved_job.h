@@ -8,7 +8,7 @@
 
 namespace trireme::master {
 
-/// What a master that takes over has to know.
+/// What a master needs to take over.
 struct SavedJob {
   cluster::JobPhase state = cluster::JobPhase::kGathering;
   std::string reason;
@@ -22,7 +22,7 @@ struct SavedJob {
   nlohmann::json result;
 };
 
-/// As text for a Store, and back. Throws Corrupt if the text is not what `to_text` made.
+/// Convert to text for a Store, and back. Throws Corrupt if the text was not made by `to_text`.
 std::string to_text(const SavedJob& job);
 SavedJob parse_saved_job(const std::string& text);
 

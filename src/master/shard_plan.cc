@@ -15,7 +15,7 @@ std::vector<cluster::AssignableServer> assignable(const std::vector<cluster::Mem
   return live;
 }
 
-/// Who holds parameters, or may: servers that live, and wait for a view or are in one.
+/// Returns the servers that may hold parameters: those that are alive and in a view or waiting for one.
 std::vector<cluster::MemberInfo> available(const MemberTable& members) {
   std::vector<cluster::MemberInfo> servers;
   for (const auto& [id, member] : members.all()) {

@@ -44,7 +44,7 @@ std::string names(const std::vector<ViewCandidate>& workers) {
   return (workers.size() == 1 ? "worker " : "workers ") + text;
 }
 
-/// Who has been here longest first: the chief stays the chief as long as it lives.
+/// Orders the oldest members first: the chief stays the chief as long as it lives.
 bool before(const ViewCandidate& a, const ViewCandidate& b) {
   const auto age = [](const ViewCandidate& worker) { return worker.since == 0 ? ~View{0} : worker.since; };
   return std::pair(age(a), a.slot) < std::pair(age(b), b.slot);

@@ -11,7 +11,7 @@
 namespace trireme::observe {
 namespace {
 
-/// Writes as much as the system takes; `errno` tells why it was not all.
+/// Writes as much as the system accepts; if that is not all, `errno` says why.
 std::size_t write_some(int descriptor, Bytes bytes) {
   std::size_t done = 0;
   while (done < bytes.size()) {
@@ -37,7 +37,7 @@ void AppendFile::append(Bytes row) {
     return;
   }
   const int reason = errno;
-  // A part of a row would spoil the next one too. If it cannot be taken back, nothing more is written.
+  // Part of a row would corrupt the next one too. If it cannot be removed, nothing more is written.
   if (written > 0 && ::ftruncate(file_.get(), static_cast<off_t>(size_)) != 0) file_.close();
   if (healthy_.exchange(false)) {
     log_error("file_write_failed", "cannot write; training continues, rows are missing from this file",

@@ -10,18 +10,18 @@
 
 namespace trireme::observe {
 
-/// The end of a file to which whole rows are added, each with one write. A row that cannot be written completely is
-/// taken back, so the file never holds a part of one (unless the machine dies meanwhile). Any thread may call.
+/// Appends whole rows to a file, each with one write. A row that cannot be written completely is removed, so the file
+/// never holds part of one (unless the machine dies meanwhile). Thread-safe.
 class AppendFile {
  public:
   /// Takes over `file`, which was opened with O_APPEND and holds `size` bytes; `path` is for messages.
   AppendFile(FileDescriptor file, std::filesystem::path path, std::uint64_t size);
 
-  /// Adds `row`. Never throws for want of disk: the first failure is logged as an error, later ones are silent; a
-  /// later row is tried again (the disk may have room by then).
+  /// Adds `row`. Does not throw if the disk is full: the first failure is logged as an error, later ones are silent;
+  /// later rows are tried again (the disk may have room by then).
   void append(Bytes row);
 
-  /// Whether every row so far was written.
+  /// Returns whether every row so far was written.
   bool healthy() const { return healthy_; }
 
  private:
@@ -30,7 +30,7 @@ class AppendFile {
 
   Mutex mutex_;
   FileDescriptor file_ TRIREME_GUARDED_BY(mutex_);
-  std::uint64_t size_ TRIREME_GUARDED_BY(mutex_);  // of the whole rows
+  std::uint64_t size_ TRIREME_GUARDED_BY(mutex_);  // of the complete rows
 };
 
 }  // namespace trireme::observe

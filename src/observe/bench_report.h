@@ -7,11 +7,11 @@
 
 namespace trireme::observe {
 
-// What a benchmark has to say, once for people (a table) and once for scripts (an object): the same numbers.
+// The results of a benchmark, once for people (a table) and once for scripts (an object): the same numbers.
 
 using Json = nlohmann::ordered_json;
 
-/// A column of a table for people: which field of a row, and how its value is written.
+/// A column of a table for people: which field of a row, and how to format its value.
 struct BenchColumn {
   std::string key;
   std::string title;
@@ -22,7 +22,7 @@ struct BenchColumn {
 std::string as_size(const Json& bytes);   ///< 4096: "4 KiB"
 std::string as_fixed(const Json& value);  ///< 0.123: "0.12"
 
-/// Rows that have the same fields, in this order also in the JSON.
+/// Rows that have the same fields, in the same order as in the JSON.
 struct BenchTable {
   std::string key;    ///< of the array in the JSON object
   std::string title;  ///< for people: what the rows are and how to read them
@@ -30,7 +30,7 @@ struct BenchTable {
   std::vector<Json> rows;
 };
 
-/// What a figure must be, and what it was in this run.
+/// The required and the measured value of a figure.
 struct BenchTarget {
   enum class Bound { kAtLeast, kAtMost };
 
@@ -40,7 +40,7 @@ struct BenchTarget {
   double measured = 0;
   std::string unit = {};  ///< "us"; empty: a ratio
 
-  /// False also where nothing was measured (NaN).
+  /// Returns whether the target was met; false if nothing was measured (NaN).
   bool met() const { return bound == Bound::kAtLeast ? measured >= required : measured <= required; }
 };
 
@@ -50,13 +50,13 @@ struct BenchReport {
   std::vector<BenchTarget> targets;
 };
 
-/// One object: "baseline", an array for each table, "targets".
+/// Returns one object: "baseline", an array for each table, "targets".
 Json to_object(const BenchReport& report);
 
-/// The same as aligned tables, with a line end after each line.
+/// Returns the same as aligned tables, with a newline after each line.
 std::string to_text(const BenchReport& report);
 
-/// The middle one of `values` (the upper one of two); NaN if there are none.
+/// Returns the median of `values` (the upper of two); NaN if there are none.
 double median(std::vector<double> values);
 
 }  // namespace trireme::observe

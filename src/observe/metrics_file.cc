@@ -23,7 +23,7 @@ namespace {
 
 using nlohmann::json;
 
-/// Where the last whole line of a file of `size` bytes ends.
+/// Returns where the last complete line of a file of `size` bytes ends.
 std::uint64_t end_of_whole_lines(int descriptor, std::uint64_t size, const std::filesystem::path& path) {
   std::array<char, 64 * 1024> block;
   while (size > 0) {
@@ -39,7 +39,7 @@ std::uint64_t end_of_whole_lines(int descriptor, std::uint64_t size, const std::
   return 0;
 }
 
-/// Cuts off what a crash left of a row. Returns the size of the file then.
+/// Cuts off a partial row that a crash left. Returns the size of the file afterwards.
 std::uint64_t repair(int descriptor, const std::filesystem::path& path) {
   struct stat status {};
   if (::fstat(descriptor, &status) != 0) fail_errno("cannot look at " + path.string());
@@ -48,7 +48,7 @@ std::uint64_t repair(int descriptor, const std::filesystem::path& path) {
   if (whole == size) return size;
   char first = 0;
   if (::pread(descriptor, &first, 1, static_cast<off_t>(whole)) != 1) fail_errno("cannot read " + path.string());
-  if (first != '{' && first != '\0') {  // a zero byte is what some file systems leave after a loss of power
+  if (first != '{' && first != '\0') {  // some file systems leave zero bytes after a power failure
     fail<Corrupt>("the last line of {} is cut short and is not a row of metrics: is it another file? Name a new one",
                   path.string());
   }
@@ -70,7 +70,7 @@ AppendFile open_locked(const std::filesystem::path& path) {
   return AppendFile(std::move(file), path, size);
 }
 
-/// Adds to `found` the path and kind of every number in `value` that JSON cannot hold.
+/// Adds to `found` the path and kind of every number in `value` that JSON cannot represent.
 void find_not_finite(const json& value, const std::string& path, json& found) {
   if (value.is_number_float()) {
     const double number = value.get<double>();
@@ -99,7 +99,7 @@ void MetricsFile::append(const json& row) {
   if (!row.is_object()) fail<InvalidArgument>("a row of metrics must be a JSON object, not {}", row.type_name());
   json not_finite = json::object();
   find_not_finite(row, "", not_finite);
-  const auto as_line = [](const json& object) {  // dump writes null for NaN and infinity by itself
+  const auto as_line = [](const json& object) {  // dump itself writes null for NaN and infinity
     return object.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
   };
   if (not_finite.empty()) {

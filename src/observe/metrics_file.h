@@ -10,25 +10,25 @@
 
 namespace trireme::observe {
 
-/// Takes out of the file at `path`, if there is one, what a run wrote after `step`, before it goes on from there: rows
-/// whose "step" is larger. Throws IoError.
+/// Removes from the file at `path`, if it exists, the rows whose "step" is after `step`, and lines that are no rows,
+/// before a run resumes from there. Throws IoError.
 void drop_rows_after(const std::filesystem::path& path, Step step);
 
-/// `metrics.jsonl`: one JSON object per line, readable while the run goes on. Any thread may append.
+/// `metrics.jsonl`: one JSON object per line, readable while the run goes on. Thread-safe.
 class MetricsFile {
  public:
-  /// Opens or creates `path` and goes on after its last whole line; a part of a line that a crash left behind is cut
-  /// off. The file is locked: throws IoError if another writer has it open, or it cannot be opened; Corrupt if its last
-  /// line is cut but does not look like ours (so that a wrong path costs nobody a file).
+  /// Opens or creates `path` and appends after its last complete line; cuts off a partial line that a crash left. Locks
+  /// the file: throws IoError if another writer has it open, or it cannot be opened; Corrupt if its last line is cut
+  /// but does not look like ours (so that a wrong path destroys no file).
   explicit MetricsFile(const std::filesystem::path& path);
 
-  /// Adds `row`, an object, as one line, handed to the system before the call returns. JSON has no NaN and no
-  /// infinity: these become null, and a field `not_finite` tells which and what:
-  /// `{"loss": null, "not_finite": {"loss": "nan"}}` (nested values as `test.loss`). Throws InvalidArgument if `row` is
-  /// no object; a full disk is no exception, see healthy().
+  /// Adds `row`, an object, as one line, which has reached the kernel when the call returns. JSON has no NaN and no
+  /// infinity: these become null, and a field `not_finite` says which and what: `{"loss": null, "not_finite": {"loss":
+  /// "nan"}}` (nested values as `test.loss`). Throws InvalidArgument if `row` is not an object; does not throw if the
+  /// disk is full, see healthy().
   void append(const nlohmann::json& row);
 
-  /// Whether every row so far was written. The first failure is logged; training goes on.
+  /// Returns whether every row so far was written. The first failure is logged; training goes on.
   bool healthy() const { return file_.healthy(); }
 
  private:

@@ -10,7 +10,7 @@ namespace trireme::observe {
 namespace {
 
 constexpr int kUsualColumns = 80;
-constexpr int kPlainColumns = 200;  // lines in a file need not fit a screen
+constexpr int kPlainColumns = 200;  // lines in a file need not fit on a screen
 constexpr std::string_view kErase = "\r\x1b[K";
 
 int terminal_columns(int descriptor) {
@@ -71,7 +71,7 @@ void ProgressLine::draw() {
 std::string ProgressLine::line() const {
   if (!terminal_) return render_progress(*progress_, kPlainColumns, {.bar = false, .colour = false});
   const int columns = options_.columns ? options_.columns() : terminal_columns(options_.descriptor);
-  // The last column stays free: a terminal may wrap as soon as it is written to.
+  // The last column stays empty: some terminals wrap as soon as it is written.
   return render_progress(*progress_, columns - 1, {.bar = true, .colour = options_.colour});
 }
 

@@ -15,7 +15,7 @@
 
 namespace trireme::observe {
 
-/// Where a run stands. NaN means "not known" and is shown as "–".
+/// The state of a run. NaN means "not known" and is shown as "–".
 struct Progress {
   static constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
@@ -30,32 +30,32 @@ struct Progress {
   Step clock_max = 0;
   double seconds_left = kUnknown;
 
-  /// A loop of one's own, whose length nobody knows: only steps, their rate and what the program averages are shown.
+  /// A custom loop of unknown length: only steps, their rate and the program's own averages are shown.
   bool open_ended = false;
   double steps_per_s = kUnknown;
   std::map<std::string, double> averages = {};
-  std::string note = {};  ///< a few words: what is being waited for, who was lost
+  std::string note = {};  ///< a few words: what is being waited for, which process was lost
 };
 
 struct ProgressStyle {
   bool bar = true;
-  bool colour = false;  ///< the done part of the bar in green; nothing else
+  bool colour = false;  ///< only the done part of the bar, in green
 };
 
-/// One line, without line break, never wider than `columns`: as it gets narrow, the parts are put in fewer words, the
-/// bar shrinks, then the least important parts are left out. The percentage goes by steps if their number is known,
-/// else by epochs.
+/// Returns one line, without newline, never wider than `columns`: as it gets narrower, parts are abbreviated, the bar
+/// shrinks, then the least important parts are left out. The percentage is that of steps if their number is known, else
+/// of epochs.
 std::string render_progress(const Progress& progress, int columns, ProgressStyle style = {});
 
-/// Whether to use colour, from the values of the environment variables NO_COLOR (see no-color.org) and TERM; null = not
-/// set. The caller reads the environment: nothing in this folder does.
+/// Returns whether to use colour, given the environment variables NO_COLOR (see no-color.org) and TERM; null = not set.
+/// The caller reads the environment: nothing in this folder does.
 bool colour_wanted(const char* no_color, const char* term);
 
 struct ProgressOptions {
   using Clock = std::chrono::steady_clock;
 
   int descriptor = 2;                           ///< where to write; borrowed
-  std::optional<bool> terminal = {};            ///< nothing = find out
+  std::optional<bool> terminal = {};            ///< nullopt = detect
   bool colour = false;                          ///< see colour_wanted; only ever used on a terminal
   std::chrono::milliseconds redraw_every{100};  ///< on a terminal
   std::chrono::milliseconds print_every{5000};  ///< elsewhere: one plain line at a time
@@ -63,26 +63,26 @@ struct ProgressOptions {
   std::function<int()> columns = {};  ///< width of the terminal, asked at each draw; null = ask the terminal
 };
 
-/// Shows progress as one line: redrawn in place on a terminal, a plain line now and then elsewhere. Any thread may
-/// call. Errors of writing are ignored: nobody may be watching any more, and training goes on.
+/// Shows progress as one line: redrawn in place on a terminal, a plain line from time to time elsewhere. Thread-safe.
+/// Ignores write errors: nobody may be watching any more, and training goes on.
 class ProgressLine {
  public:
   explicit ProgressLine(ProgressOptions options = {});
-  /// Takes the line off the terminal, so that what is printed next (a prompt, an error) begins on a clean line.
+  /// Clears the line from the terminal, so that what is printed next (a prompt, an error) starts on a clean line.
   ~ProgressLine();
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
 
-  /// Shows `progress`, unless the last drawing is too recent; then it is kept for the next drawing or finish().
+  /// Shows `progress`, unless the last redraw is too recent; then it is kept for the next redraw or finish().
   void update(const Progress& progress);
 
-  /// Prints `text` and a line break; the progress line, if shown, moves below it.
+  /// Prints `text` and a newline; the progress line, if shown, moves below it.
   void print_above(std::string_view text);
 
-  /// Takes the line off the terminal; the next update may show it again.
+  /// Clears the line from the terminal; the next update may show it again.
   void clear();
 
-  /// Shows the latest progress whatever the time and leaves it standing; the cursor is then below it.
+  /// Shows the latest progress at once and leaves it on the screen, with the cursor below it.
   void finish();
 
  private:
@@ -93,11 +93,11 @@ class ProgressLine {
   const ProgressOptions options_;
   const bool terminal_;
 
-  Mutex mutex_;  // also for the order of writing
+  Mutex mutex_;  // also serialises writes
   std::optional<Progress> progress_ TRIREME_GUARDED_BY(mutex_);
   std::optional<ProgressOptions::Clock::time_point> drawn_at_ TRIREME_GUARDED_BY(mutex_);
-  bool pending_ TRIREME_GUARDED_BY(mutex_) = false;  // progress_ is newer than what was drawn
-  bool shown_ TRIREME_GUARDED_BY(mutex_) = false;    // a line stands on the terminal, the cursor at its end
+  bool pending_ TRIREME_GUARDED_BY(mutex_) = false;  // progress_ is newer than what is shown
+  bool shown_ TRIREME_GUARDED_BY(mutex_) = false;    // a line is on the terminal, with the cursor at its end
 };
 
 }  // namespace trireme::observe

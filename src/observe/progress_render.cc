@@ -17,10 +17,10 @@ constexpr int kShortestBar = 5;
 constexpr int kLongestBar = 30;
 constexpr int kLongestNote = 40;
 
-/// What survives in a narrow line, last first.
+/// Which parts a narrow line drops first: the least important come first.
 enum class Importance { kBar, kClocks, kStep, kSpeed, kNote, kEpoch, kAccuracy, kTimeLeft, kLoss, kPercent };
 
-/// Before parts are left out of a line that is too long, all of them are put in fewer words.
+/// Before parts are left out of a line that is too long, all of them are abbreviated.
 enum class Wording { kFull, kShort };
 
 struct Part {
@@ -29,7 +29,7 @@ struct Part {
   int columns;
 };
 
-/// Share of the run that is done, 0 to 1, or NaN.
+/// Returns the share of the run that is done, 0 to 1, or NaN.
 double done_share(const Progress& progress) {
   double share = Progress::kUnknown;
   if (progress.steps > 0) {
@@ -80,7 +80,7 @@ std::string clocks_text(const Progress& progress, Wording wording) {
 }
 
 std::string time_left_text(double seconds_left) {
-  constexpr double kLongest = 1e9;  // some 30 years: whoever says so does not know
+  constexpr double kLongest = 1e9;  // about 30 years: no meaningful estimate
   if (!(seconds_left >= 0 && seconds_left < kLongest)) return fmt::format("{} left", kDash);
   const auto total = static_cast<std::int64_t>(std::ceil(seconds_left));
   const std::int64_t hours = total / 3600;
@@ -99,7 +99,7 @@ std::string bar_text(double share, int columns, bool colour) {
   return bar;
 }
 
-/// The parts in the order in which they are shown. The bar's text comes last, when its width is known.
+/// Returns the parts in display order. The bar's text is set last, when its width is known.
 std::vector<Part> all_parts(const Progress& progress, double share, bool bar, Wording wording) {
   std::vector<Part> parts;
   const auto add = [&](Importance importance, std::string text) {
@@ -117,7 +117,7 @@ std::vector<Part> all_parts(const Progress& progress, double share, bool bar, Wo
   }
   add(Importance::kEpoch, epoch_text(progress));
   if (bar) parts.push_back({Importance::kBar, "", kShortestBar});
-  add(Importance::kPercent, percent_text(std::floor(100 * share), 0, wording));  // down: 100 % means finished
+  add(Importance::kPercent, percent_text(std::floor(100 * share), 0, wording));  // rounded down: 100 % means finished
   add(Importance::kStep, step_text(progress, wording));
   add(Importance::kSpeed, rate_text(progress.samples_per_s) + (wording == Wording::kFull ? " samples/s" : "/s"));
   add(Importance::kLoss, loss_text(progress.loss));

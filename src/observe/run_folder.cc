@@ -17,7 +17,7 @@ bool plain(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' || c == '.';
 }
 
-/// `text` as one harmless part of a file name.
+/// Returns `text` as a safe component of a file name.
 std::string as_file_name(std::string_view text) {
   std::string name(text.empty() || text.front() == '.' ? "_" : "");
   for (const char c : text) name += plain(c) ? c : '-';
@@ -36,7 +36,7 @@ void make_folder(const fs::path& path) {
   if (error) fail<IoError>("cannot make folder {}: {}; choose another with --out", path.string(), error.message());
 }
 
-/// Makes a folder that nobody had before, even if two runs start in the same second.
+/// Creates a folder that did not exist before, even if two runs start in the same second.
 fs::path make_unique_folder(const RunFolderOptions& options) {
   make_folder(options.root);
   const std::time_t now = std::chrono::system_clock::to_time_t(options.now);
@@ -51,7 +51,7 @@ fs::path make_unique_folder(const RunFolderOptions& options) {
   }
 }
 
-/// Adds the files right in `folder` whose names pass `belongs`; a folder that is not there holds none.
+/// Adds the files directly in `folder` whose names pass `belongs`; a missing folder has none.
 template <typename Belongs>
 void collect(const fs::path& folder, std::vector<fs::path>& files, Belongs belongs) {
   std::error_code error;
@@ -110,7 +110,7 @@ std::vector<fs::path> RunFolder::run_files() const {
   collect(checkpoints(), steps, [](const std::string& name) { return name.starts_with("step-"); });
   for (const fs::path& step : steps) {
     collect(step, files, [](const std::string& name) { return name == "manifest.json" || name.starts_with("part-"); });
-    files.push_back(step);  // after its files: it can only be removed when it is empty
+    files.push_back(step);  // after its files: only an empty folder can be removed
   }
   return files;
 }

@@ -11,21 +11,21 @@ namespace trireme::observe {
 struct RunFolderOptions {
   std::filesystem::path path = {};  ///< the folder itself; empty = `root`/`name`
   std::filesystem::path root = "runs";
-  std::string name = {};      ///< one word, no path; empty = made from time and model
-  std::string model = "run";  ///< for that name: `20260301-091502-lenet`
-  bool overwrite = false;     ///< remove the files of the run that is there
+  std::string name = {};      ///< one word, no path; empty = generated from time and model
+  std::string model = "run";  ///< for the generated name: `20260301-091502-lenet`
+  bool overwrite = false;     ///< remove the files of an existing run
   std::chrono::system_clock::time_point now = std::chrono::system_clock::now();
 };
 
-/// The folder in which one run leaves everything. Knows names and places; opens no file.
+/// The folder that holds everything a run writes. Knows names and places; opens no file.
 class RunFolder {
  public:
-  /// Makes the folder of a new run. A name made from the time is always new (`…-2` if need be). Throws InvalidArgument
-  /// if the folder holds a run already and `overwrite` is not set, or if `name` is not a plain name; IoError.
-  /// Overwriting removes only files that a run writes; whatever else lies there stays.
+  /// Creates the folder of a new run. A generated name is always new (`…-2` if needed). Throws InvalidArgument if the
+  /// folder already holds a run and `overwrite` is not set, or if `name` is not a plain name; IoError. Overwriting
+  /// removes only files that a run writes; other files stay.
   static RunFolder create(const RunFolderOptions& options);
 
-  /// The folder of a run that exists: for processes that were told where it is. Throws InvalidArgument if there is
+  /// Opens the folder of an existing run: for processes that were told where it is. Throws InvalidArgument if there is
   /// none.
   static RunFolder open(const std::filesystem::path& path);
 
@@ -38,10 +38,10 @@ class RunFolder {
   std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
   std::filesystem::path config() const { return path_ / "config.toml"; }
 
-  /// `logs/worker-1.log` for "worker 1".
+  /// Returns `logs/worker-1.log` for "worker 1".
   std::filesystem::path log(std::string_view role) const;
 
-  /// The files in the folder that belong to a run; none = no run is here.
+  /// Returns the files in the folder that belong to a run; empty = there is no run.
   std::vector<std::filesystem::path> run_files() const;
 
  private:

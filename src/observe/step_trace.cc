@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array<std::string_view, 3> kKinds{"begin", "commit", "repeat"};  // as StepEvent::Kind counts them
+constexpr std::array<std::string_view, 3> kKinds{"begin", "commit", "repeat"};  // in the order of StepEvent::Kind
 
 struct TraceName {
   std::uint32_t slot = 0;
@@ -88,7 +88,7 @@ std::vector<StepEvent> TraceFollower::next() {
   std::vector<StepEvent> events;
   for (File& file : files_) {
     if (file.complete) continue;
-    file.complete = ::kill(static_cast<pid_t>(file.pid), 0) != 0 && errno == ESRCH;  // asked before the last look
+    file.complete = ::kill(static_cast<pid_t>(file.pid), 0) != 0 && errno == ESRCH;  // checked before the last read
     read_lines(file, events);
   }
   std::ranges::stable_sort(events, {}, &StepEvent::at);

@@ -14,8 +14,7 @@
 
 namespace trireme::observe {
 
-/// One thing that a worker did: it began a step, a step took effect for it, or a unit turned out to have done so
-/// before.
+/// One event of a worker: it began a step, a step took effect for it, or a unit turned out to have taken effect before.
 struct StepEvent {
   enum class Kind { kBegin, kCommit, kRepeat };
 
@@ -23,43 +22,43 @@ struct StepEvent {
   std::int64_t at = 0;  ///< nanoseconds of the host's monotonic clock: the same for all its processes
   Step step = 0;
   View view = 0;
-  LaneRange lanes;                    ///< that this worker computed
+  LaneRange lanes;                    ///< the lanes that this worker computed
   std::optional<std::uint64_t> unit;  ///< asynchronous modes: step * lanes + lane
   std::uint32_t slot = 0;             ///< the worker: from the name of the file
-  std::int64_t pid = 0;               ///< and which of its processes
+  std::int64_t pid = 0;               ///< and which process of the worker
 
   bool operator==(const StepEvent&) const = default;
 };
 
-/// Now, as StepEvent::at.
+/// Returns the current time, in the unit of StepEvent::at.
 std::int64_t trace_clock();
 
-/// `begin 1200 7 2 0 4`: a line of a trace, with its end.
+/// Returns `begin 1200 7 2 0 4`: a line of a trace, with its newline.
 std::string to_line(const StepEvent& event);
 
-/// Fills all but slot and pid. Nothing if it is no such line.
+/// Parses all but slot and pid. Returns nullopt if it is not a line of a trace.
 std::optional<StepEvent> parse_line(std::string_view line);
 
-/// What one worker process did when: `steps-<slot>-<pid>.log` in the run's folder. Each line is one write, so whoever
-/// kills the process loses none of those before.
+/// Records what one worker process did and when: `steps-<slot>-<pid>.log` in the run's folder. Each line is one write,
+/// so a killed process loses no earlier line.
 class StepTrace {
  public:
   /// Throws IoError.
   StepTrace(const std::filesystem::path& run, std::uint32_t slot, std::int64_t pid);
 
-  /// Adds a line about this moment; `at`, `slot` and `pid` of `event` do not matter.
+  /// Adds a line with the current time; ignores `at`, `slot` and `pid` of `event`.
   void add(StepEvent event);
 
  private:
   AppendFile file_;
 };
 
-/// Follows the traces of all workers of a run, as they grow and as new ones come.
+/// Follows the traces of all workers of a run, as they grow and as new ones appear.
 class TraceFollower {
  public:
   explicit TraceFollower(std::filesystem::path run) : run_(std::move(run)) {}
 
-  /// What was written since the last call, in the order of time.
+  /// Returns the events written since the last call, in time order.
   std::vector<StepEvent> next();
 
  private:
@@ -78,7 +77,7 @@ class TraceFollower {
   std::vector<File> files_;
 };
 
-/// Whether `name` is that of a trace.
+/// Returns whether `name` is the file name of a trace.
 bool is_step_trace(const std::string& name);
 
 }  // namespace trireme::observe

@@ -18,7 +18,7 @@
 namespace trireme::observe {
 namespace {
 
-// Protobuf wire format, the few cases that events need: a field is a key (number * 8 + wire type), then its value.
+// Protobuf wire format, the few cases that events need: a field is a key (number * 8 + wire type) and its value.
 // The messages (tensorflow/core/util/event.proto, framework/summary.proto):
 //   Event   { double wall_time = 1; int64 step = 2; string file_version = 3; Summary summary = 5; }
 //   Summary { repeated Value value = 1; }   Value { string tag = 1; float simple_value = 2; }
@@ -63,7 +63,7 @@ std::string scalar_event(std::string_view tag, float value, Step step, double wa
   put_bytes(summary, 1, point);
 
   std::string event = event_at(wall_time);
-  if (step != 0) {  // zero is the default and is left out, as protobuf's own writer does
+  if (step != 0) {  // zero is the default and is omitted, as protobuf's own writer does
     put_key(event, 2, Wire::kVarint);
     put_varint(event, step);
   }
@@ -71,14 +71,14 @@ std::string scalar_event(std::string_view tag, float value, Step step, double wa
   return event;
 }
 
-/// TFRecord's checksum: a CRC stored next to the data it covers is rotated and shifted, so that a CRC over both is
-/// sound.
+/// Returns TFRecord's checksum: a CRC stored next to the data it covers is rotated and offset, so that a CRC over both
+/// stays meaningful.
 std::uint32_t masked_crc(std::string_view bytes) {
   const std::uint32_t crc = crc32c(as_bytes(bytes));
   return ((crc >> 15) | (crc << 17)) + 0xA282EAD8u;
 }
 
-/// A TFRecord: length, checksum of the length, data, checksum of the data.
+/// Returns a TFRecord: length, checksum of the length, data, checksum of the data.
 std::string record(std::string_view data) {
   std::string frame;
   frame.reserve(data.size() + 16);
@@ -100,7 +100,7 @@ std::string host_name() {
   return ::gethostname(name.data(), name.size() - 1) == 0 && name[0] != '\0' ? name.data() : "localhost";
 }
 
-/// Creates the file under the first free name; a second file within the same second gets a number.
+/// Creates the file under the first free name; a second file in the same second gets a number.
 std::pair<FileDescriptor, std::filesystem::path> create_file(const std::filesystem::path& folder,
                                                              std::string_view suffix, double wall_time) {
   std::error_code error;

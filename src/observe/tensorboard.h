@@ -10,23 +10,23 @@
 
 namespace trireme::observe {
 
-/// Seconds since 1970, as TensorBoard counts them.
+/// Returns seconds since 1970, as TensorBoard counts them.
 double unix_time();
 
 /// An event file that TensorBoard reads: `events.out.tfevents.<unix time>.<host>.<pid>[.<suffix>]`. Each scalar is
-/// handed to the system as it is added, so curves are live. Any thread may add.
+/// written as it is added, so curves are live. Thread-safe.
 class EventFile {
  public:
-  /// Creates a new file in `folder`, which is made if need be; never touches an existing one. Throws IoError.
+  /// Creates a new file in `folder`, which is created if needed; never touches an existing file. Throws IoError.
   explicit EventFile(const std::filesystem::path& folder, std::string_view suffix = "", double wall_time = unix_time());
 
-  /// One point of the curve `tag` ("train/loss"). TensorBoard keeps single precision; beyond its range is infinity.
-  /// A full disk is no exception, see healthy().
+  /// Adds one point of the curve `tag` ("train/loss"). TensorBoard keeps single precision; values beyond its range
+  /// become infinity. Does not throw if the disk is full, see healthy().
   void add_scalar(std::string_view tag, double value, Step step, double wall_time = unix_time());
 
   const std::filesystem::path& path() const { return path_; }
 
-  /// Whether every event so far was written. The first failure is logged; training goes on.
+  /// Returns whether every event so far was written. The first failure is logged; training goes on.
   bool healthy() const { return file_.healthy(); }
 
  private:

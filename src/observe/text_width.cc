@@ -12,7 +12,7 @@ struct CodePoint {
   bool valid = false;
 };
 
-/// The first code point of `text`, which is not empty (RFC 3629: no overlong forms, no surrogates).
+/// Returns the first code point of `text`, which is not empty (RFC 3629: no overlong forms, no surrogates).
 CodePoint first_code_point(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<std::uint32_t>(static_cast<unsigned char>(text[i])); };
   const std::uint32_t lead = byte(0);

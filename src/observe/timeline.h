@@ -9,29 +9,29 @@
 
 namespace trireme::observe {
 
-/// What happened when, in one process: spans on named tracks, written as Chrome's trace events, which Perfetto
+/// Records what happened when in one process: spans on named tracks, written as Chrome's trace events, which Perfetto
 /// (ui.perfetto.dev) and chrome://tracing show. Times are those of the host's steady clock, so the files of several
-/// processes of one host can be opened together. Any thread may add.
+/// processes of one host can be opened together. Thread-safe.
 class Timeline {
  public:
   using Clock = std::chrono::steady_clock;
 
   struct Span {
-    std::string track;  ///< "compute", "network": a row of the picture
+    std::string track;  ///< "compute", "network": a row of the display
     std::string name;
     Clock::time_point begin;
     Clock::time_point end;
   };
 
-  /// `process` is the number and `name` the title of this process in the picture. Nothing is written before `write`.
+  /// `process` is the number and `name` the title of this process in the display. `write` writes the file.
   Timeline(std::uint64_t process, std::string name) : process_(process), name_(std::move(name)) {}
 
-  /// Keeps the span, up to a bound of a million; what comes later is counted and left out.
+  /// Keeps up to a million spans; counts and drops later ones.
   void add(Span span);
 
   std::vector<Span> spans() const;
 
-  /// Replaces `path` by what was added so far. Throws IoError.
+  /// Replaces `path` by the spans added so far. Throws IoError.
   void write(const std::filesystem::path& path) const;
 
  private:
@@ -44,7 +44,7 @@ class Timeline {
   std::uint64_t left_out_ TRIREME_GUARDED_BY(mutex_) = 0;
 };
 
-/// Adds the span from its construction to its end; does nothing without a timeline.
+/// Adds a span from its construction to its destruction; does nothing without a timeline.
 class ScopedSpan {
  public:
   ScopedSpan(Timeline* timeline, const char* track, std::string name)

@@ -11,7 +11,7 @@
 namespace trireme::optim {
 namespace {
 
-/// How much of the run after the warm-up is done, 0 to 1.
+/// Returns how much of the run after the warm-up is done, from 0 to 1.
 double progress(const ScheduleOptions& options, Step step) {
   if (options.steps <= options.warmup) return 0;
   const double done = static_cast<double>(step) - static_cast<double>(options.warmup);

@@ -20,7 +20,7 @@ StateArrays state_at(Rule rule, std::span<float> state, std::size_t count, std::
 
 namespace {
 
-/// What every kernel works on.
+/// The arrays that every kernel works on.
 struct Block {
   float* parameters;
   StateArrays state;
@@ -28,8 +28,8 @@ struct Block {
   std::size_t count;
 };
 
-/// What happens to the gradient before the rule sees it. Without branches: an infinite limit clips nothing, and a
-/// zero decay adds nothing.
+/// What is done to the gradient before the rule sees it. Without branches: an infinite limit clips nothing, and a zero
+/// decay adds nothing.
 struct Preparation {
   float scale;
   float limit;
@@ -37,13 +37,13 @@ struct Preparation {
 
   [[gnu::always_inline]] float operator()(float gradient, float parameter) const {
     const float scaled = gradient * scale;
-    const float below = scaled > limit ? limit : scaled;  // written so that NaN passes
+    const float below = scaled > limit ? limit : scaled;  // written so that NaN passes through
     const float clipped = below < -limit ? -limit : below;
     return clipped + decay * parameter;
   }
 };
 
-// The kernels. Products and quotients stand in the order in which torch's addcmul and addcdiv take them.
+// The kernels. Products and quotients are in the order in which torch's addcmul and addcdiv take them.
 
 TRIREME_SIMD void sgd(Block block, Preparation prepare, float lr) {
   const auto [p, state, g, count] = block;
@@ -96,7 +96,7 @@ TRIREME_SIMD void rmsprop(Block block, Preparation prepare, float lr, float keep
 
 struct AdamConstants {
   float keep1, take1, keep2, take2;
-  float shrink;        ///< of the parameter: 1 but for AdamW's decay
+  float shrink;        ///< factor for the parameter: 1 except with AdamW's decay
   float step_size;     ///< lr / (1 - beta1^step)
   float inverse_root;  ///< 1 / sqrt(1 - beta2^step)
   float epsilon;
@@ -121,8 +121,8 @@ struct FtrlConstants {
 };
 
 /// FTRL-Proximal with both sides of the paper's closed form multiplied by the learning rate: z here is alpha * z there.
-/// For a constant rate that is the same; with a schedule the paper's parameters would move (to zero, as the rate goes
-/// there) even without a gradient, these do not.
+/// For a constant rate that is the same. With a schedule the paper's parameters would move even without a gradient (to
+/// zero as the rate goes to zero); these do not.
 TRIREME_SIMD void ftrl(Block block, Preparation prepare, FtrlConstants c) {
   const auto [p, state, g, count] = block;
   float* const z = state[0];
@@ -137,13 +137,13 @@ TRIREME_SIMD void ftrl(Block block, Preparation prepare, FtrlConstants c) {
     const float shrunk = magnitude > 0 ? magnitude : 0.0f;
     const float divisor = c.beta + root + c.l2;
     const float solved = std::copysign(shrunk, -moved) / divisor;
-    p[i] = divisor == 0 ? p[i] : solved;  // no gradient yet and nothing that smooths: 0 / 0
+    p[i] = divisor == 0 ? p[i] : solved;  // no gradient yet and no smoothing: 0 / 0
     z[i] = moved;
     n[i] = sum;
   }
 }
 
-/// The state from which FTRL gives the parameters found: the closed form, solved for z at n = 0.
+/// Sets the state from which FTRL yields the current parameters: the closed form, solved for z at n = 0.
 TRIREME_SIMD void start_ftrl(Block block, FtrlConstants c) {
   const auto [p, state, g, count] = block;
   float* const z = state[0];
@@ -154,7 +154,8 @@ TRIREME_SIMD void start_ftrl(Block block, FtrlConstants c) {
   }
 }
 
-/// base^exponent by squaring. Not std::pow: the C library picks its code by processor, and the last bit with it.
+/// Returns base^exponent, by squaring. Not std::pow: the C library picks an implementation by processor, and the last
+/// bit may differ.
 double power(double base, std::uint64_t exponent) {
   double result = 1;
   for (; exponent != 0; exponent >>= 1, base *= base) {
@@ -209,7 +210,7 @@ void apply_update(const UpdateConfig& config, const UpdateInput& input, std::spa
   switch (config.rule) {
     case Rule::kSgd:
       return sgd(block, prepare, lr);
-    case Rule::kMomentum:  // zero times the zero buffer, plus the whole gradient
+    case Rule::kMomentum:  // 0 times the zero buffer, plus the whole gradient
       return momentum(block, prepare, lr, keep, first ? 1.0f : static_cast<float>(1 - config.dampening));
     case Rule::kNesterov:
       return nesterov(block, prepare, lr, keep, keep);

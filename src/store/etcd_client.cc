@@ -10,16 +10,16 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kPage = 16;  // entries per answer, so that its size has a bound
+constexpr int kPage = 16;  // entries per answer, which bounds its size
 
-/// The gateway leaves out what is zero, empty or false: null then.
+/// Returns the field, or null: the gateway omits what is zero, empty or false.
 const json* find_in(const json& object, const char* field) {
   if (!object.is_object()) fail<Corrupt>("no object where '{}' should be", field);
   const auto found = object.find(field);
   return found == object.end() ? nullptr : &*found;
 }
 
-/// 64-bit numbers are written as text.
+/// Parses a 64-bit number, which the gateway writes as text.
 std::int64_t number_in(const json& object, const char* field) {
   const json* found = find_in(object, field);
   if (found == nullptr) return 0;
@@ -60,7 +60,7 @@ std::optional<EtcdEntry> first_in(const json& range) {
   return entries.empty() ? std::nullopt : std::optional(std::move(entries.front()));
 }
 
-/// The first key after all that begin with `prefix`; "\0" means to etcd: none.
+/// Returns the first key after all that begin with `prefix`; "\0" means to etcd that there is none.
 std::string end_of(std::string prefix) {
   while (!prefix.empty() && prefix.back() == '\xff') prefix.pop_back();
   if (prefix.empty()) return std::string(1, '\0');
@@ -95,7 +95,7 @@ std::vector<EtcdEntry> EtcdClient::list(const std::string& prefix, Deadline dead
   for (bool more = true; more;) {
     more = ask("/v3/kv/range", question, deadline, [&](const json& range) {
       for (EtcdEntry& entry : entries_in(range)) all.push_back(std::move(entry));
-      question["revision"] = std::to_string(number_in(range.at("header"), "revision"));  // all pages of one moment
+      question["revision"] = std::to_string(number_in(range.at("header"), "revision"));  // one revision for all pages
       return flag_in(range, "more") && !all.empty();
     });
     if (more) question["key"] = base64_encode(all.back().key + '\0');
@@ -148,7 +148,7 @@ std::chrono::seconds EtcdClient::keep_alive(std::int64_t lease, Deadline deadlin
 void EtcdClient::revoke(std::int64_t lease, Deadline deadline) {
   try {
     gateway_.ask("/v3/lease/revoke", {{"ID", std::to_string(lease)}}, deadline);
-  } catch (const EtcdNotFound&) {  // gone already
+  } catch (const EtcdNotFound&) {  // already gone
   }
 }
 

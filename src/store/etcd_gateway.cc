@@ -5,11 +5,11 @@
 namespace trireme::store {
 namespace {
 
-// Sixteen of the largest entries, which etcd limits to 1.5 MiB, in base64: a page of a list (etcd_client.h).
+// Sixteen entries of the largest size, which etcd limits to 1.5 MiB, in base64: a page of a list (etcd_client.h).
 constexpr std::size_t kLargestAnswer = 36UL * 1024 * 1024;
-constexpr auto kPause = 50ms;  // between two rounds over all members; in less time nothing can be achieved
+constexpr auto kPause = 50ms;  // between two rounds over all members; too short to try anything else
 
-// Codes of gRPC.
+// gRPC status codes.
 constexpr int kInvalidArgument = 3;
 constexpr int kDeadlineExceeded = 4;
 constexpr int kNotFound = 5;
@@ -50,14 +50,14 @@ EtcdGateway::Answer EtcdGateway::ask(const std::string& path, const nlohmann::js
   const Turn turn(*this, path, deadline);
   const Deadline::Clock::duration share = deadline.allowed() / members_.size();
   net::HttpPost post{.path = path, .body = question.dump(), .largest_answer = kLargestAnswer};
-  std::vector<Attempt> attempts(members_.size());  // the last one at each that tells something
+  std::vector<Attempt> attempts(members_.size());  // the last informative one at each member
   for (;;) {
     for (std::size_t i = 0; i < members_.size(); ++i) {
       const bool has_its_share = share <= deadline.left();
       post.deadline = has_its_share ? Deadline::in(share) : deadline;
       Attempt now = attempt(members_[current_], post);
       if (now.answered) return {.body = std::move(now.body), .member = name_of(members_[current_])};
-      // Silence in what little time was left says less than what happened before.
+      // Silence in the little time that was left says less than what happened before.
       if (has_its_share || !now.silent || attempts[current_].problem.empty()) attempts[current_] = std::move(now);
       current_ = (current_ + 1) % members_.size();
       if (deadline.left() <= kPause) give_up(path, deadline, attempts);
@@ -85,14 +85,14 @@ EtcdGateway::Attempt EtcdGateway::attempt(net::HttpClient& member, const net::Ht
     fail<Corrupt>("{} answers {} with something that is not JSON ('{}'): is it etcd?", name_of(member), post.path,
                   beginning_of(answer.body));
   }
-  // A stream (keepalive) has answered "200 OK" before it comes to its error.
+  // A stream (keepalive) has already answered "200 OK" when its error comes.
   const nlohmann::json& error = body.contains("error") && body["error"].is_object() ? body["error"] : body;
   if (!refused && !body.contains("error")) return {.answered = true, .body = std::move(body)};
   const int code = error.contains("code") && error["code"].is_number() ? error["code"].get<int>() : 0;
   const std::string reason =
       error.contains("message") && error["message"].is_string() ? error["message"].get<std::string>() : body.dump();
   const std::string problem = fmt::format("{} refuses {}: {}", name_of(member), post.path, beginning_of(reason));
-  // Not now, or not here: there is no leader yet, or not within reach of this member.
+  // Temporary, or only at this member: no leader has been elected yet, or this member cannot reach it.
   if (code == kUnavailable || code == kDeadlineExceeded) return {.silent = true, .problem = problem};
   if (code == kInvalidArgument) throw InvalidArgument(problem);
   if (code == kNotFound) throw EtcdNotFound(problem);
@@ -103,7 +103,7 @@ void EtcdGateway::give_up(const std::string& path, Deadline deadline, const std:
   std::string problems;
   bool silent = false;
   for (const Attempt& attempt : attempts) {
-    if (attempt.problem.empty()) continue;  // its turn did not come
+    if (attempt.problem.empty()) continue;  // was not asked
     problems += (problems.empty() ? "" : "; ") + attempt.problem;
     silent = silent || attempt.silent;
   }

@@ -13,33 +13,33 @@
 
 namespace trireme::store {
 
-/// etcd says that what the question is about is not there.
+/// Thrown if etcd says that the subject of the request does not exist.
 class EtcdNotFound : public IoError {
  public:
   using IoError::IoError;
 };
 
 /// Asks whichever member of an etcd cluster answers, through its JSON gateway (etcd 3.4 or newer), over plain HTTP.
-/// Thread-safe; one question at a time. The member that answered last is asked first.
+/// Thread-safe; handles one request at a time. Tries the member that answered last first.
 class EtcdGateway {
  public:
   explicit EtcdGateway(const std::vector<net::Address>& members);
 
   struct Answer {
     nlohmann::json body;
-    std::string member;  ///< who gave it: "http://10.0.0.7:2379"
+    std::string member;  ///< who answered: "http://10.0.0.7:2379"
   };
 
-  /// Posts `question` to `path` at one member after the other, for an equal part of the time each, until one answers or
-  /// the deadline passes. So it may be asked, and done, several times: make sure that does no harm.
+  /// Posts `question` to `path` at one member after the other, for an equal share of the time each, until one answers
+  /// or the deadline passes. It may thus be carried out several times: the request must be idempotent.
   ///
   /// Throws Timeout if members stayed silent, IoError if none could be reached or etcd refuses (EtcdNotFound is one),
-  /// InvalidArgument if etcd finds the question wrong, Corrupt if the answer is no JSON or too large. All name the
+  /// InvalidArgument if etcd finds the request invalid, Corrupt if the answer is not JSON or too large. All name the
   /// members.
   Answer ask(const std::string& path, const nlohmann::json& question, Deadline deadline);
 
  private:
-  /// What one member did with a question.
+  /// The result of a request to one member.
   struct Attempt {
     bool answered = false;
     bool silent = false;
@@ -49,7 +49,7 @@ class EtcdGateway {
   static Attempt attempt(net::HttpClient& member, const net::HttpPost& post);
   [[noreturn]] static void give_up(const std::string& path, Deadline deadline, const std::vector<Attempt>& attempts);
 
-  /// Being the one whose question is asked. Others wait for it no longer than they have time.
+  /// The right to use the members, held for one request. The constructor waits for it no longer than the deadline.
   class Turn {
    public:
     Turn(EtcdGateway& gateway, const std::string& path, Deadline deadline);
@@ -62,7 +62,7 @@ class EtcdGateway {
   Mutex mutex_;
   Condition free_;
   bool taken_ TRIREME_GUARDED_BY(mutex_) = false;
-  std::vector<net::HttpClient> members_;  // whoever has the turn, as the next
+  std::vector<net::HttpClient> members_;  // used only by the holder of the Turn, as is current_
   std::size_t current_ = 0;
 };
 

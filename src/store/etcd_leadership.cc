@@ -24,8 +24,8 @@ EtcdLeadership::~EtcdLeadership() = default;
 
 bool EtcdLeadership::leading() const { return !over_ && Clock::now() < sure_until_.load(); }
 
-/// etcd counts the time from when it gets the question, which is after it was asked. A tenth is left for clocks that do
-/// not run at the same speed, and for who acts upon the answer of leading().
+/// etcd counts the time from when it receives the request, which is after `asked`. A tenth is reserved for clocks that
+/// run at different speeds, and for callers acting on the result of leading().
 void EtcdLeadership::renewed(Clock::time_point asked, std::chrono::milliseconds ttl) {
   sure_until_ = asked + ttl - ttl / 10;
 }
@@ -40,14 +40,14 @@ void EtcdLeadership::keep_alive(const std::stop_token& stop) {
     try {
       const auto renewed_for = renewals_.keep_alive(lease_.id, Deadline::in(std::max<Clock::duration>(left, ttl / 2)));
       if (renewed_for == 0s) {
-        if (over_.exchange(true)) return;  // given up meanwhile
+        if (over_.exchange(true)) return;  // resigned meanwhile
         log_error("leadership_lost", "lost the leadership: its lease has expired", {{"term", term()}});
         return;
       }
       renewed(asked, renewed_for);
       if (std::exchange(troubled, false))
         log_info("leadership_renewed", "the leadership lease is renewed again", {{"term", term()}});
-    } catch (const Error& problem) {  // leading() tells; the lease may still outlast the trouble
+    } catch (const Error& problem) {  // leading() becomes false in time; the lease may still outlast the trouble
       if (!std::exchange(troubled, true))
         log_warn("leadership_renewal_failed", "cannot renew the leadership lease", {{"reason", problem.what()}});
     }
@@ -58,8 +58,8 @@ void EtcdLeadership::commit(const Changes& changes) {
   check_changes(changes);
   const MutexLock lock(commit_mutex_);
   if (over_) end("it was given up, or its lease ran out");
-  // A commit that failed may lie in a member that hangs, and be done much later. It expects the version that it knew:
-  // raising that settles the matter, whether by the late commit itself or by an empty one that takes its place.
+  // A failed commit may be stuck in a member that hangs and be applied much later. It expects the version that it knew:
+  // incrementing that settles it, either by the late commit itself or by an empty one that takes its place.
   const Deadline deadline = Deadline::in(call_within_);
   if (unsettled_) write({}, deadline);
   write(changes, deadline);
@@ -78,7 +78,7 @@ void EtcdLeadership::write(const Changes& changes, Deadline deadline) {
   unsettled_ = true;
   const EtcdClient::Outcome outcome = commits_.run(transaction, deadline);
   unsettled_ = false;
-  // A question that was asked twice finds its own work done: nobody but us raises the version of our key.
+  // A request that was sent twice finds its own work done: only we increment the version of our key.
   const bool done_before =
       outcome.found && outcome.found->create_revision == create_revision_ && outcome.found->version == version_ + 1;
   if (!outcome.done && !done_before) end("another took the lead, or its lease ran out");

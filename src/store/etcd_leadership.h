@@ -10,19 +10,19 @@
 
 namespace trireme::store {
 
-/// Where a job keeps what, in etcd.
+/// The keys of a job in etcd.
 struct EtcdKeys {
   std::string leader;
-  std::string data;  ///< before the key of every entry
+  std::string data;  ///< prefix of the key of every entry
 };
 
-/// Being the owner of the leader's key. One thread keeps its lease alive; its end waits for a renewal that is under
-/// way, for at most the lease's time.
+/// Ownership of the leader's key. One thread keeps its lease alive; the destructor waits for a renewal in progress, at
+/// most for the lease's time.
 class EtcdLeadership : public Leadership {
  public:
   struct Won {
     EtcdClient::Lease lease;
-    Deadline::Clock::time_point asked;  ///< just before the lease was asked for
+    Deadline::Clock::time_point asked;  ///< just before the lease was requested
     std::int64_t create_revision = 0;   ///< of the leader's key
   };
 
@@ -52,11 +52,11 @@ class EtcdLeadership : public Leadership {
 
   Mutex commit_mutex_;
   EtcdClient commits_ TRIREME_GUARDED_BY(commit_mutex_);
-  std::int64_t version_ TRIREME_GUARDED_BY(commit_mutex_) = 1;  // of the leader's key: it counts our commits
-  /// The last commit failed: whether it was done, or will be, is not known.
+  std::int64_t version_ TRIREME_GUARDED_BY(commit_mutex_) = 1;  // of the leader's key: counts our commits
+  /// The last commit failed: it is unknown whether it was applied or still will be.
   bool unsettled_ TRIREME_GUARDED_BY(commit_mutex_) = false;
 
-  EtcdClient renewals_;  // of its own, so that a slow commit does not cost the lease
+  EtcdClient renewals_;  // separate, so that a slow commit does not cost the lease
   std::jthread thread_;
 };
 

@@ -14,7 +14,7 @@
 namespace trireme::store {
 namespace {
 
-constexpr auto kLookEvery = 100ms;  // how often a candidate looks whether the lead is free
+constexpr auto kLookEvery = 100ms;  // how often a candidate checks whether there is a leader
 
 class EtcdStore : public Store {
  public:
@@ -76,7 +76,7 @@ class EtcdStore : public Store {
                   .term = static_cast<std::uint64_t>(entry->create_revision)};
   }
 
-  /// Puts the leader's key if it is not there.
+  /// Puts the leader's key if it does not exist.
   std::unique_ptr<Leadership> try_to_win(const Campaign& campaign, Deadline deadline) {
     const auto asked = Deadline::Clock::now();
     const auto lease = client_.grant(std::max(1s, std::chrono::ceil<std::chrono::seconds>(campaign.ttl)), deadline);
@@ -84,7 +84,7 @@ class EtcdStore : public Store {
     const std::string text = about.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
     const auto outcome =
         client_.run({.key = keys_.leader, .puts = {{.key = keys_.leader, .value = text, .lease = lease.id}}}, deadline);
-    const bool done_before = outcome.found && outcome.found->lease == lease.id;  // asked twice
+    const bool done_before = outcome.found && outcome.found->lease == lease.id;  // the request was sent twice
     if (!outcome.done && !done_before) {
       client_.revoke(lease.id, deadline);
       return nullptr;
@@ -120,7 +120,7 @@ EtcdLocation parse_etcd_location(const std::string& text) {
   for (std::string member; std::getline(members, member, ',');) {
     const auto host = member.find("://") == std::string::npos ? 0 : member.find("://") + 3;
     const auto slash = member.find('/', host);
-    if (slash != std::string::npos && members.eof()) {  // after the last one: the job
+    if (slash != std::string::npos && members.eof()) {  // the job follows the last member
       location.job = member.substr(slash + 1);
       member.resize(slash);
     }

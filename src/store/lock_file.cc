@@ -10,7 +10,7 @@
 namespace trireme::store {
 namespace {
 
-// Locks of the open file, not of the process: those would be lost when any descriptor of the file is closed.
+// Locks of the open file, not of the process: the latter are lost when any descriptor of the file is closed.
 struct flock whole_file() {
   return {.l_type = F_WRLCK, .l_whence = SEEK_SET};
 }

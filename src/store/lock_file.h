@@ -9,7 +9,7 @@
 
 namespace trireme::store {
 
-/// Which file a path led to, to notice that it leads elsewhere now. Throws IoError if it leads nowhere.
+/// Remembers which file a path led to, to detect that it was replaced. Throws IoError if there is no such file.
 class FileIdentity {
  public:
   explicit FileIdentity(const std::filesystem::path& path);
@@ -24,19 +24,19 @@ class FileIdentity {
   ino_t inode_ = 0;
 };
 
-/// A file that one holder at a time has locked, for as long as this object or its process lives: the kernel lets go of
-/// it then. Among threads too. The file is empty and stays: removing it would let two holders lock two files.
+/// A file locked by one holder at a time, for as long as this object or its process lives: then the kernel releases it.
+/// Works between threads too. The file is empty and stays: removing it would let two holders lock two files.
 class LockFile {
  public:
-  /// Locks `path`, made if it is not there; nullopt if another has it. Throws IoError.
+  /// Locks `path`, which is created if needed; returns nullopt if another holder has it. Throws IoError.
   static std::optional<LockFile> try_lock(const std::filesystem::path& path);
 
-  /// Whether anybody has it. Does not lock it, even for a moment.
+  /// Returns whether it is held. Does not lock it, even for a moment.
   static bool is_held(const std::filesystem::path& path);
 
   const std::filesystem::path& path() const { return identity_.path(); }
 
-  /// False once the path leads to another file, which others might lock.
+  /// Returns false once the path leads to another file, which others might lock.
   bool in_place() const { return identity_.in_place(); }
 
   void release() { file_.close(); }

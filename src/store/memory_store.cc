@@ -7,7 +7,7 @@ namespace trireme::store {
 
 struct MemorySpace::State {
   Mutex mutex;
-  Condition changed;  // who leads, or whether it can be reached
+  Condition changed;  // notified when the leader or the reachability changes
   std::map<std::string, std::string> entries TRIREME_GUARDED_BY(mutex);
   std::optional<Leader> leader TRIREME_GUARDED_BY(mutex);
   std::uint64_t last_term TRIREME_GUARDED_BY(mutex) = 0;

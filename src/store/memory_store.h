@@ -6,16 +6,16 @@
 
 namespace trireme::store {
 
-/// What memory stores share, as processes share a file; with faults that a test may ask for. Thread-safe.
+/// What memory stores share, as processes share a file; with faults that a test may inject. Thread-safe.
 class MemorySpace {
  public:
   MemorySpace();
   ~MemorySpace();
 
-  /// False: every call throws IoError and nobody is `leading()`, as if the store were out of reach.
+  /// If false, every call throws IoError and nobody is `leading()`, as if the store were out of reach.
   void set_reachable(bool reachable);
 
-  /// Takes the lead from whoever has it, as if its lease had run out while it was stopped.
+  /// Ends the current leadership, as if its lease had expired while its holder was stopped.
   void depose();
 
   struct State;
@@ -25,7 +25,7 @@ class MemorySpace {
   std::unique_ptr<State> state_;
 };
 
-/// A store in `space`: as lasting as that is. Its leader is replaced as soon as the Leadership ends.
+/// Opens a store in `space`, with the lifetime of that. A leader is replaced as soon as its Leadership ends.
 std::unique_ptr<Store> open_memory_store(std::shared_ptr<MemorySpace> space);
 
 }  // namespace trireme::store

@@ -17,7 +17,7 @@ SqliteDatabase::SqliteDatabase(const std::filesystem::path& path, std::chrono::m
   sqlite3* opened = nullptr;
   constexpr int kFlags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
   const int code = sqlite3_open_v2(path.c_str(), &opened, kFlags, nullptr);
-  database_.reset(opened);  // to be closed also if it could not be opened
+  database_.reset(opened);  // must be closed even if opening failed
   if (code != SQLITE_OK) fail_with(code, "be opened");
   sqlite3_extended_result_codes(opened, 1);
   sqlite3_busy_timeout(opened, static_cast<int>(patience.count()));
@@ -37,7 +37,7 @@ SqliteStatement SqliteDatabase::prepare(const std::string& sql) {
 
 void SqliteDatabase::fail_with(int code, const std::string& what) const {
   const std::string reason = database_ ? sqlite3_errmsg(database_.get()) : sqlite3_errstr(code);
-  switch (code & 0xff) {  // the rest says more about the same
+  switch (code & 0xff) {  // the upper bits only add detail
     case SQLITE_BUSY:
       fail<Timeout>("the store {} was in use by others for {} ms: see who has it open (fuser {})", path_.string(),
                     patience_.count(), path_.string());
@@ -51,7 +51,7 @@ void SqliteDatabase::fail_with(int code, const std::string& what) const {
 }
 
 SqliteStatement& SqliteStatement::bind(int parameter, std::string_view bytes) {
-  // Where there are no bytes, SQLite takes a null pointer for NULL.
+  // SQLite takes a null pointer for NULL, so empty values need a pointer that is not null.
   const char* begin = bytes.empty() ? "" : bytes.data();
   const int code = sqlite3_bind_blob64(statement_.get(), parameter, begin, bytes.size(), SQLITE_STATIC);
   if (code != SQLITE_OK) database_.fail_with(code, "take a value");
@@ -84,7 +84,7 @@ std::string SqliteStatement::bytes(int column) {
 
 std::int64_t SqliteStatement::number(int column) { return sqlite3_column_int64(statement_.get(), column); }
 
-// IMMEDIATE: one that starts as a reader would fail, not wait, if another has written before it does.
+// IMMEDIATE: a transaction that starts as a reader would fail, not wait, if another has written in between.
 SqliteTransaction::SqliteTransaction(SqliteDatabase& database) : database_(database) {
   database_.run("BEGIN IMMEDIATE");
 }
@@ -93,7 +93,7 @@ SqliteTransaction::~SqliteTransaction() {
   if (!open_) return;
   try {
     database_.run("ROLLBACK");
-  } catch (const Error& problem) {  // after some failures SQLite has done it already
+  } catch (const Error& problem) {  // after some failures SQLite has already rolled back
     log_debug("rollback_failed", "nothing to roll back", {{"reason", problem.what()}});
   }
 }

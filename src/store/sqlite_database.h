@@ -14,23 +14,23 @@ namespace trireme::store {
 
 class SqliteStatement;
 
-/// A connection to a SQLite file. For one thread at a time. Failures are thrown with the file's name: Timeout if others
-/// hold the file for longer than `patience`, Corrupt if it is damaged or no SQLite file, else IoError.
+/// A connection to a SQLite file. Not thread-safe. Exceptions name the file: Timeout if others hold it for longer than
+/// `patience`, Corrupt if it is damaged or not a SQLite file, else IoError.
 class SqliteDatabase {
  public:
-  /// Opens the file, or makes it.
+  /// Opens the file, or creates it.
   SqliteDatabase(const std::filesystem::path& path, std::chrono::milliseconds patience);
 
   const std::filesystem::path& path() const { return path_; }
   std::chrono::milliseconds patience() const { return patience_; }
 
-  /// Runs statements that return nothing.
+  /// Runs statements that return no rows.
   void run(const std::string& sql);
 
-  /// Compiles one statement, with `?1`, `?2` … for what is bound.
+  /// Compiles one statement, with `?1`, `?2` … as parameters.
   SqliteStatement prepare(const std::string& sql);
 
-  /// Throws what the result code `code` of `what` means.
+  /// Throws the exception for the result code `code` of `what`.
   [[noreturn]] void fail_with(int code, const std::string& what) const;
 
  private:
@@ -42,19 +42,19 @@ class SqliteDatabase {
   std::unique_ptr<sqlite3, Close> database_;
 };
 
-/// A compiled statement. It borrows the database, and what is bound until it has run.
+/// A compiled statement. Borrows the database, and bound values until it has run.
 class SqliteStatement {
  public:
   SqliteStatement& bind(int parameter, std::string_view bytes);
   SqliteStatement& bind(int parameter, std::int64_t number);
 
-  /// Goes on to the next row; false if there is none.
+  /// Moves to the next row; returns false if there is none.
   bool next();
 
-  /// Runs a statement that returns no rows, and makes it ready to be bound and run again.
+  /// Runs a statement that returns no rows, and resets it to be bound and run again.
   void run();
 
-  /// Columns of the current row, from 0.
+  /// Return columns of the current row, from 0.
   std::string bytes(int column);
   std::int64_t number(int column);
 
@@ -69,11 +69,11 @@ class SqliteStatement {
   std::unique_ptr<sqlite3_stmt, Finalize> statement_;
 };
 
-/// All that runs on `database` until commit() becomes true at once, or not at all. Waits for another writer first.
+/// Everything run on `database` until commit() takes effect at once, or not at all. Waits for another writer first.
 class SqliteTransaction {
  public:
   explicit SqliteTransaction(SqliteDatabase& database);
-  ~SqliteTransaction();  ///< takes back what was not committed
+  ~SqliteTransaction();  ///< rolls back what was not committed
 
   void commit();
 

@@ -27,7 +27,7 @@ std::unique_ptr<Store> open_sqlite_store(const std::filesystem::path& path, std:
 namespace trireme::store {
 namespace {
 
-constexpr int kOurFiles = 0x54726952;  // "TriR": tells our files from other programs'
+constexpr int kOurFiles = 0x54726952;  // "TriR": distinguishes our files from other programs'
 constexpr int kFormat = 1;
 
 std::filesystem::path lock_path(const std::filesystem::path& store) { return store.string() + ".lock"; }
@@ -37,7 +37,7 @@ std::int64_t pragma(SqliteDatabase& database, const std::string& name) {
   return answer.next() ? answer.number(0) : 0;
 }
 
-/// SQLite does not wait for others who do the same to a new file: it refuses.
+/// Switches to a write-ahead log. Retries: if others do the same to a new file, SQLite fails instead of waiting.
 void write_ahead(SqliteDatabase& database, Deadline deadline) {
   for (;;) {
     try {
@@ -49,7 +49,7 @@ void write_ahead(SqliteDatabase& database, Deadline deadline) {
   }
 }
 
-/// Makes the tables if the file is new, and refuses one that belongs to something else.
+/// Creates the tables if the file is new; throws Corrupt if it belongs to another program.
 void set_up(SqliteDatabase& database) {
   write_ahead(database, Deadline::in(database.patience()));
   SqliteTransaction transaction(database);
@@ -112,7 +112,7 @@ class SqliteLeadership : public Leadership {
   void resign() override {
     const MutexLock lock(mutex_);
     if (over_.exchange(true)) return;
-    lock_.release();  // with it goes the lead; the row keeps the term
+    lock_.release();  // ends the leadership; the row keeps the term
   }
 
  private:
@@ -122,7 +122,7 @@ class SqliteLeadership : public Leadership {
     return row.number(0);
   }
 
-  /// The lock says nothing if others look at another file than ours.
+  /// The lock means nothing if others use another file than ours.
   void check_leading() TRIREME_REQUIRES(mutex_) {
     if (over_) end("it was given up");
     if (!lock_.in_place()) end(lock_.path().string() + " was removed or replaced");

@@ -125,7 +125,7 @@ TEST_F(DamageTest, FilesOfAnotherCheckpointDoNotPass) {
   const auto third = write(small_state(3), 3);
   std::filesystem::copy_file(third / "part-0-of-2.1.json", third / "part-1-of-2.1.json",
                              std::filesystem::copy_options::overwrite_existing);
-  EXPECT_FAILS(Checkpoint::open(third), Corrupt, "tells of step 3, attempt '1', part 0 of 2", "expected step 3");
+  EXPECT_FAILS(Checkpoint::open(third), Corrupt, "describes step 3, attempt '1', part 0 of 2", "expected step 3");
 }
 
 TEST_F(DamageTest, AReadAfterTheFileWasCutIsAnErrorNotACrash) {

@@ -100,7 +100,7 @@ TEST(HostileManifest, ValuesBeyondReasonAreRefused) {
       },
       "impossibly large");
   expect_bad_manifest([](json& body) { body["tensors"][0]["shape"] = std::vector<int>(65, 1); }, "over 64 dimensions");
-  expect_bad_manifest([](json& body) { body["tensors"][1]["name"] = "w"; }, "'w' stands there twice");
+  expect_bad_manifest([](json& body) { body["tensors"][1]["name"] = "w"; }, "'w' appears twice");
   expect_bad_manifest([](json& body) { body["tensors"][1] = 7; }, "an object was expected");
   expect_bad_index([](json& body) { body["part"] = 1; }, "part 1 of 1");
   expect_bad_index([](json& body) { body["parts"] = 1u << 31; }, "at most");

@@ -14,15 +14,15 @@ namespace {
 // Keys of the metadata that we write.
 constexpr const char* kStepKey = "trireme.step";
 constexpr const char* kMetaKey = "trireme.meta";
-constexpr const char* kNamesKey = "trireme.names";      // "whole": nothing was cut from names
+constexpr const char* kNamesKey = "trireme.names";      // "whole": full names, no prefix was removed
 constexpr const char* kBuffersKey = "trireme.buffers";  // JSON list of names
 
-constexpr const char* kAttempt = "import";  // what checkpoints that were not trained are called
+constexpr const char* kAttempt = "import";  // the attempt of checkpoints that were not trained
 
 constexpr std::string_view kModel = "model/";
 constexpr std::string_view kBuffer = "buffer/";
 
-/// The name in the file; nothing if the tensor is not of the model.
+/// Returns the name in the file; nullopt if the tensor is not part of the model.
 std::optional<std::string> plain_name(const std::string& name) {
   for (const std::string_view prefix : {kModel, kBuffer}) {
     if (name.starts_with(prefix)) return name.substr(prefix.size());
@@ -35,7 +35,7 @@ std::string text_at(const Metadata& metadata, const char* key) {
   return found == metadata.end() ? "" : found->second;
 }
 
-/// JSON of a file that others may have changed: what cannot be read counts as not there.
+/// Parses JSON of a file that others may have changed: invalid JSON counts as missing.
 nlohmann::json json_at(const Metadata& metadata, const char* key) {
   const std::string text = text_at(metadata, key);
   constexpr int kMaxDepth = 60;
@@ -50,7 +50,7 @@ nlohmann::json json_at(const Metadata& metadata, const char* key) {
   return deep || value.is_discarded() ? nlohmann::json() : value;
 }
 
-/// The names of tensors that the file calls buffers.
+/// Returns the names of the tensors that the file declares as buffers.
 std::set<std::string> buffers_in(const Metadata& metadata) {
   std::set<std::string> buffers;
   const nlohmann::json listed = json_at(metadata, kBuffersKey);
@@ -61,7 +61,7 @@ std::set<std::string> buffers_in(const Metadata& metadata) {
   return buffers;
 }
 
-/// Tensors of `checkpoint` under the names that `name_of` gives them; without those for which it gives none.
+/// Reads tensors of `checkpoint` under the names that `name_of` returns; skips those for which it returns nullopt.
 template <typename NameOf>
 PlainModel read_named(const Checkpoint& checkpoint, const NameOf& name_of) {
   PlainModel model;
@@ -91,7 +91,7 @@ ConversionReport report_of(std::span<const TensorView> tensors) {
   return report;
 }
 
-/// Makes a checkpoint of one part, of `tensors` under the names that `name_of` gives them.
+/// Makes a checkpoint of one part from `tensors`, under the names that `name_of` returns.
 template <typename NameOf>
 ConversionReport write_named(std::span<const TensorView> tensors, const NameOf& name_of, PartInfo info,
                              const std::filesystem::path& checkpoints) {

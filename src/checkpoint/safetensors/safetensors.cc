@@ -33,7 +33,7 @@ void write_safetensors(const std::filesystem::path& path, std::span<const Tensor
 void SafetensorsFile::Unmap::operator()(std::byte* address) const { ::munmap(address, size); }
 
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : path_(path) {
-  // Non-blocking: a named pipe without a writer would otherwise keep us waiting for ever.
+  // Non-blocking: opening a named pipe without a writer would otherwise block forever.
   const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!file) fail_errno("cannot open " + path.string());
   struct stat status {};
@@ -41,7 +41,7 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : path_(path
   if (!S_ISREG(status.st_mode)) fail<IoError>("{} is not a file; name a .safetensors file", path.string());
 
   const auto size = static_cast<std::size_t>(status.st_size);
-  if (size > 0) {  // an empty file cannot be mapped; the parser says what is wrong with it
+  if (size > 0) {  // an empty file cannot be mapped; the parser rejects it
     void* const address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
     if (address == MAP_FAILED) fail_errno("cannot map " + path.string());
     mapping_ = {static_cast<std::byte*>(address), Unmap{size}};

@@ -15,25 +15,25 @@ namespace {
 
 constexpr std::string_view kMetadataName = "__metadata__";
 
-/// Names in messages come from the file: quoted, and short however long they are there.
+/// Returns a name that comes from the file as text for a message: quoted and shortened.
 std::string shown(std::string_view name) {
   constexpr std::size_t kMost = 80;
   return name.size() <= kMost ? fmt::format("'{}'", name) : fmt::format("'{}…'", name.substr(0, kMost));
 }
 
-/// A tensor as the header tells of it.
+/// A tensor as the header describes it.
 struct Entry {
   std::string name;
   DType dtype = DType::kF32;
   std::vector<std::int64_t> shape;
-  std::vector<std::uint64_t> offsets;  ///< two of them: first byte, and the one after the last
+  std::vector<std::uint64_t> offsets;  ///< two: the first byte, and the one after the last
   bool has_dtype = false;
   bool has_shape = false;
   bool has_offsets = false;
 };
 
 /// Accepts exactly the header's grammar while the JSON is being read, so that a document of any other form (deep
-/// nesting, a key twice, a huge array) is refused at its first wrong token, before it takes memory.
+/// nesting, a duplicate key, a huge array) is rejected at its first wrong token, before it takes memory.
 class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
  public:
   explicit HeaderReader(const std::string& origin) : origin_(origin) {}
@@ -51,7 +51,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
     if (where_ == Where::kStart) {
       where_ = Where::kRoot;
     } else if (where_ == Where::kRoot && name_ == kMetadataName) {
-      if (std::exchange(has_metadata_, true)) refuse("{} stands there twice", kMetadataName);
+      if (std::exchange(has_metadata_, true)) refuse("{} appears twice", kMetadataName);
       where_ = Where::kMetadata;
     } else if (where_ == Where::kRoot) {
       entries.emplace_back().name = name_;
@@ -157,7 +157,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   bool has_metadata_ = false;
 };
 
-/// The first name that stands in `tensors` twice, or null.
+/// Returns the first name that occurs in `tensors` twice, or null.
 const std::string* duplicate_name(std::span<const TensorView* const> tensors) {
   std::vector<const TensorView*> sorted(tensors.begin(), tensors.end());
   std::ranges::sort(sorted, {}, &TensorView::name);
@@ -165,7 +165,7 @@ const std::string* duplicate_name(std::span<const TensorView* const> tensors) {
   return twice == sorted.end() ? nullptr : &(*twice)->name;
 }
 
-/// Turns entries into views of `data`, checking that they cover it from first to last byte, each once.
+/// Turns entries into views of `data`; checks that they cover every byte exactly once.
 std::vector<TensorView> place(HeaderReader& reader, Bytes data) {
   std::ranges::sort(reader.entries, {}, [](const Entry& entry) {
     return std::tuple(entry.offsets[0], entry.offsets[1], std::string_view(entry.name));
@@ -247,7 +247,7 @@ SafetensorsContent parse_safetensors(Bytes file, const std::string& origin) {
   }
   const std::string_view header = as_text(file.subspan(8, length));
   if (!header.starts_with('{')) reader.refuse("its header must begin with '{{' at byte 8");
-  // The JSON reader takes a zero byte for the end of its input; what comes after would be hidden from it.
+  // The JSON reader takes a zero byte for the end of its input and would ignore what follows.
   if (header.find('\0') != header.npos) reader.refuse("its header holds a zero byte at {}", 8 + header.find('\0'));
   nlohmann::json::sax_parse(header.begin(), header.end(), &reader);
 
@@ -256,7 +256,7 @@ SafetensorsContent parse_safetensors(Bytes file, const std::string& origin) {
   std::vector<const TensorView*> views;
   views.reserve(content.tensors.size());
   for (const TensorView& tensor : content.tensors) views.push_back(&tensor);
-  if (const std::string* name = duplicate_name(views)) reader.refuse("tensor {} stands there twice", shown(*name));
+  if (const std::string* name = duplicate_name(views)) reader.refuse("tensor {} appears twice", shown(*name));
   return content;
 }
 

@@ -20,7 +20,7 @@ std::optional<MPI_Datatype> type_in_mpi(DType dtype) {
     case DType::kI64:
       return MPI_INT64_T;
     default:
-      return {};  // MPI knows no 16-bit floats
+      return {};  // MPI has no 16-bit floats
   }
 }
 
@@ -37,7 +37,7 @@ std::optional<MpiArithmetic> arithmetic_in_mpi(DType dtype, ReduceOp op) {
     case ReduceOp::kProduct:
       return MpiArithmetic{*type, MPI_PROD};
     case ReduceOp::kMin:
-      if (floating) return {};  // MPI does not say what becomes of NaN
+      if (floating) return {};  // MPI does not specify the result for NaN
       return MpiArithmetic{*type, MPI_MIN};
     case ReduceOp::kMax:
       if (floating) return {};

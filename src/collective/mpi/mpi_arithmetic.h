@@ -8,14 +8,14 @@
 
 namespace trireme::collective {
 
-/// How MPI calls a type of element and a way to combine them.
+/// MPI's names of an element type and of an operation on it.
 struct MpiArithmetic {
   MPI_Datatype type;
   MPI_Op op;
 };
 
-/// Nothing unless MPI's own arithmetic gives what ours would give, but for the order. An average is a sum, to be
-/// divided.
+/// Returns nullopt unless MPI's own arithmetic gives the same results as ours, apart from the order. An average is a
+/// sum that the caller divides.
 std::optional<MpiArithmetic> arithmetic_in_mpi(DType dtype, ReduceOp op);
 
 }  // namespace trireme::collective

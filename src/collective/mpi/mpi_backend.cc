@@ -16,18 +16,18 @@
 namespace trireme::collective {
 namespace {
 
-constexpr std::size_t kBlockBytes = 16u << 20;      // of an array that is reduced at a time: bounds what is staged
+constexpr std::size_t kBlockBytes = 16u << 20;      // of an array that is reduced at a time: limits staging memory
 constexpr std::size_t kOneShotTotal = 1u << 20;     // of all ranks together
-constexpr std::size_t kPieceElements = 128u << 20;  // that MPI is given at a time
+constexpr std::size_t kPieceElements = 128u << 20;  // passed to MPI at a time
 
-/// How far the arrays are from where their type should lie.
+/// Returns how far the arrays are from the alignment of their type.
 std::size_t misalignment(const Operation& operation) {
   const auto address = reinterpret_cast<std::uintptr_t>(operation.in.data);
   const auto other = reinterpret_cast<std::uintptr_t>(operation.out.data);
   return (address | other) % size_of(operation.in.dtype);
 }
 
-/// The bytes of each rank's part of an array.
+/// Returns the bytes of each rank's part of an array.
 template <typename SomeArray>
 auto parts(const SomeArray& array, const std::vector<std::size_t>& counts) {
   return [&array, &counts, at = positions(counts), element = size_of(array.dtype)](Rank peer) {
@@ -75,10 +75,10 @@ class MpiBackend final : public Backend {
   }
 
  private:
-  /// The same `bytes` of each rank to all, into memory of ours.
+  /// Gathers the same number of `bytes` from each rank into memory of ours.
   std::shared_ptr<std::vector<std::byte>> show(Bytes bytes, const OpContext& context) {
     const auto all = std::make_shared<std::vector<std::byte>>(bytes.size() * (size() + 1));
-    std::byte* own = all->data() + bytes.size() * size();  // behind the others': MPI wants it elsewhere
+    std::byte* own = all->data() + bytes.size() * size();  // after those of the ranks: MPI forbids overlap
     copy_bytes(own, bytes.data(), bytes.size());
     Requests requests{.open = {MPI_REQUEST_NULL}, .peers = {}, .memory = all};
     const int count = static_cast<int>(bytes.size());
@@ -90,11 +90,11 @@ class MpiBackend final : public Backend {
     return all;
   }
 
-  /// Shows all ranks what this one asks for. Throws InvalidArgument on all of them if they do not agree.
+  /// Shows this rank's call to all ranks. Throws InvalidArgument on all of them if they do not agree.
   void wait_for_all(const OpContext& context) {
     const Operation& operation = context.operation;
     CallSignature call = make_call(operation, context.number);
-    call.offset = misalignment(operation);  // there are no segments here whose offset it could be
+    call.offset = misalignment(operation);  // unused otherwise: there are no segments here
     const auto shown = show(std::as_bytes(std::span(&call, 1)), context);
     calls_.resize(size());
     std::memcpy(calls_.data(), shown->data(), size() * sizeof(CallSignature));
@@ -132,7 +132,7 @@ class MpiBackend final : public Backend {
     }
   }
 
-  /// Everybody but this rank, beginning behind it, so that not all send to the same one first.
+  /// Returns all other ranks, starting after this one, so that not all send to the same rank first.
   std::vector<Rank> others() const {
     std::vector<Rank> ranks;
     for (std::uint32_t step = 1; step < size(); ++step) ranks.push_back((rank() + step) % size());
@@ -147,7 +147,7 @@ class MpiBackend final : public Backend {
     return {staging_.get(), bytes};
   }
 
-  /// `part(i)` is what this rank brings to rank i; reduces into `out` what all ranks bring to this one.
+  /// `part(i)` is this rank's contribution to rank i; reduces all contributions to this rank into `out`.
   template <typename PartFor>
   void reduce_parts(const OpContext& context, std::byte* out, PartFor part) {
     const Bytes own = part(rank());
@@ -191,7 +191,7 @@ class MpiBackend final : public Backend {
     }
   }
 
-  // Small: everybody gets everything and reduces it. Else each rank reduces a slice, and gives it to all.
+  // Small data: all ranks get everything and reduce it. Otherwise each rank reduces a slice and gives it to all.
   void all_reduce(const OpContext& context) {
     const Operation& operation = context.operation;
     const bool small = one_shot(operation);
@@ -223,7 +223,7 @@ class MpiBackend final : public Backend {
     });
   }
 
-  // Each rank reduces a slice, the root collects them.
+  // Each rank reduces a slice, and the root collects them.
   void reduce(const OpContext& context) {
     const Operation& operation = context.operation;
     if (operation.in.count == 0) return;
@@ -248,8 +248,8 @@ class MpiBackend final : public Backend {
     });
   }
 
-  /// Calls `body(first, slice)` for each block of the input: it begins at byte `first`, and `slice(rank)` is the part
-  /// of it that this rank reduces: where it begins in the block, and its length, in bytes.
+  /// Calls `body(first, slice)` for each block of the input: the block starts at byte `first`, and `slice(rank)` is the
+  /// part of it that `rank` reduces: its offset in the block, and its length, in bytes.
   template <typename Body>
   void for_blocks(const Operation& operation, Body body) {
     const std::size_t element = size_of(operation.in.dtype);
@@ -278,14 +278,14 @@ class MpiBackend final : public Backend {
     }
   }
 
-  /// MPI's own arithmetic, if that is allowed, known, and possible with the memory of every rank.
+  /// Returns MPI's own arithmetic if it is allowed, supported, and possible with the memory of every rank.
   std::optional<MpiArithmetic> theirs_can(const Operation& operation) const {
     const bool aligned = std::ranges::all_of(calls_, [](const CallSignature& call) { return call.offset == 0; });
     if (!operation.reduce.any_order || !aligned || operation.reduce.algorithm != Algorithm::kAuto) return {};
     return arithmetic_in_mpi(operation.in.dtype, operation.reduce.op);
   }
 
-  /// Calls `begin(in, out, count, request)` for pieces that MPI can count, then waits for all of them.
+  /// Calls `begin(in, out, count, request)` for pieces small enough for MPI's counts, then waits for all of them.
   template <typename Begin>
   void by_mpi(const OpContext& context, Begin begin) {
     const Operation& operation = context.operation;
@@ -339,7 +339,7 @@ class MpiBackend final : public Backend {
     transport_.wait(requests, context);
   }
 
-  // Parts of different sizes go from rank to rank: MPI's own calls for them have room for 2 GiB in all.
+  // Parts of different sizes go from rank to rank: MPI's own calls for them are limited to 2 GiB in total.
 
   void all_gather(const OpContext& context) {
     const Operation& operation = context.operation;
@@ -382,7 +382,7 @@ class MpiBackend final : public Backend {
   void all_to_all(const OpContext& context) {
     const Operation& operation = context.operation;
     ConstArray in = operation.in;
-    if (in.data == operation.out.data && in.count > 0) {  // what is still to be sent must not be overwritten
+    if (in.data == operation.out.data && in.count > 0) {  // received data must not overwrite what is still to be sent
       const MutableBytes copy = stage(in.size_bytes());
       copy_bytes(copy.data(), in.data, in.size_bytes());
       in.data = copy.data();

@@ -8,7 +8,7 @@
 namespace trireme::collective {
 namespace {
 
-/// What one side shows the other.
+/// What one side tells the other.
 struct Shape {
   DType dtype = DType::kF32;
   std::uint32_t zero = 0;
@@ -108,7 +108,7 @@ bool MpiMessages::advance(List& list) {
   std::vector<std::unique_ptr<Posted>> ended;
   bool in_turn = true;
   for (auto& posted : list) {
-    // In order, also if a later answer is seen first: the data of both goes the same way.
+    // In order, even if a later answer is seen first: the data of both takes the same path.
     if (!posted->compared) in_turn = in_turn && transport_.test(posted->opening) && begin_data(*posted);
     if (!posted->compared || !transport_.test(posted->opening) || !transport_.test(posted->data)) continue;
     ended.push_back(std::move(posted));
@@ -118,7 +118,7 @@ bool MpiMessages::advance(List& list) {
   return !ended.empty();
 }
 
-/// Both shapes are known on this side: answers, if that is still to be done, and begins to move the data if they fit.
+/// Called when this side knows both shapes: answers, if still due, and starts to move the data if they match.
 bool MpiMessages::begin_data(Posted& posted) {
   const Rank peer = posted.operation->root;
   const Shapes& shapes = *posted.shapes;

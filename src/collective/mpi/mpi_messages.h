@@ -12,17 +12,17 @@ namespace trireme::collective {
 /// Sends and receives between pairs of ranks over MPI, any number at a time. Those of one pair and direction are
 /// matched in order: MPI does not let messages of one tag overtake each other.
 ///
-/// The sender offers (dtype, count), the receiver answers with what it expects, and both compare; only if they agree
-/// does data follow. So a disagreement is an error on both sides, and touches nothing that comes behind it.
+/// The sender offers (dtype, count), the receiver answers with what it expects, and both compare; data follows only if
+/// they agree. So a mismatch is an error on both sides and does not affect later messages.
 class MpiMessages {
  public:
   explicit MpiMessages(MpiTransport& transport);
   ~MpiMessages();
 
-  /// Begins a send or recv. `done` is called from `advance`, or by this call itself.
+  /// Starts a send or recv. `done` is called from `advance`, or by this call itself.
   void post(const Operation& operation, Deadline deadline, Backend::Done done);
 
-  /// Moves what it can without waiting, and ends what is complete, late, or aborted. Whether something has ended.
+  /// Moves what it can without waiting, and ends what is complete, late, or aborted. Returns whether anything ended.
   bool advance();
 
   bool empty() const;
@@ -31,7 +31,7 @@ class MpiMessages {
   struct Posted;
   using List = std::deque<std::unique_ptr<Posted>>;
 
-  /// What is posted with one rank.
+  /// What is posted with one peer.
   struct Link {
     List sends;
     List recvs;

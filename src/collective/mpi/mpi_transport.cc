@@ -11,7 +11,7 @@
 namespace trireme::collective {
 namespace {
 
-/// MPI in this process. There is one, whatever we would prefer: the standard has no handle for it.
+/// MPI in this process. A singleton, because the standard has no handle for it.
 class Process {
  public:
   static Process& instance() {
@@ -19,7 +19,7 @@ class Process {
     return process;
   }
 
-  /// Begins MPI if nobody has. Throws InvalidArgument if it cannot be used as it is.
+  /// Initialises MPI if that was not done yet. Throws InvalidArgument if it cannot be used as it is.
   void begin() {
     int initialized = 0;
     int finalized = 0;
@@ -49,7 +49,7 @@ class Process {
     }
   }
 
-  /// Ends MPI, unless that might not return or touch memory that is no longer there.
+  /// Finalises MPI, unless that might hang or touch memory that no longer exists.
   ~Process() {
     int finalized = 0;
     MPI_Finalized(&finalized);
@@ -68,10 +68,10 @@ class Process {
  private:
   bool ours_ = false;
   bool memory_of_others_ = false;  // was given to requests that have not ended
-  std::list<Requests> left_;       // abandoned ones, with their memory
+  std::list<Requests> left_;       // abandoned requests, with their memory
 };
 
-/// Only a launcher knows which folder its processes begin in; a program started by hand is told nothing.
+/// Returns whether a launcher started this process: only then does MPI know its working folder.
 bool was_launched() {
   std::array<char, MPI_MAX_INFO_VAL + 1> value{};
   int found = 0;
@@ -79,7 +79,7 @@ bool was_launched() {
   return found != 0;
 }
 
-/// "rank 1 and rank 3"
+/// Returns "rank 1 and rank 3".
 std::string name_all(const std::set<Rank>& ranks) {
   std::string text;
   for (const Rank rank : ranks) {
@@ -89,7 +89,7 @@ std::string name_all(const std::set<Rank>& ranks) {
   return text;
 }
 
-/// Who a wait that took too long was for.
+/// Returns a text that names the ranks for which a wait took too long.
 std::string suspects(Requests& requests) {
   std::set<Rank> silent;
   for (std::size_t i = 0; i < requests.peers.size(); ++i) {
@@ -112,7 +112,7 @@ MpiTransport::MpiTransport(Deadline deadline) {
   }
   rank_ = static_cast<Rank>(rank);
   size_ = static_cast<std::uint32_t>(size);
-  // Never freed: that would be a collective call, in which a destructor might wait for ever. MPI_Finalize does it.
+  // Never freed: that would be a collective call, in which a destructor might wait forever. MPI_Finalize does it.
   const auto copy = std::make_shared<MPI_Comm>(MPI_COMM_NULL);
   Requests duplication{.open = {MPI_REQUEST_NULL}, .peers = {}, .memory = copy};
   check(MPI_Comm_idup(MPI_COMM_WORLD, copy.get(), duplication.open.data()), "MPI_Comm_idup");
@@ -172,7 +172,7 @@ void MpiTransport::wait(Requests& requests, const OpContext& context) {
       return false;
     };
     if (wait_until(ended, context.deadline)) return;
-    // Testall leaves all of them open while one is: ask each, to know whom to name.
+    // Testall completes none while one is open: test each, to know which ranks to name.
     for (MPI_Request& request : requests.open) {
       int done = 0;
       check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
@@ -188,7 +188,7 @@ void MpiTransport::wait(Requests& requests, const OpContext& context) {
 void MpiTransport::exchange(std::span<const Transfer> transfers, const OpContext& context) {
   Requests requests;
   try {
-    for (const Transfer& transfer : transfers) {  // receives first: what arrives then has a place to go
+    for (const Transfer& transfer : transfers) {  // receives first, so that arriving data has a place to go
       if (!transfer.outgoing) recv(requests, transfer.peer, MpiTag::kPushPull, {transfer.data, transfer.bytes});
     }
     for (const Transfer& transfer : transfers) {
@@ -206,7 +206,7 @@ void MpiTransport::abandon(Requests& requests) {
   for (MPI_Request& request : requests.open) {
     if (request == MPI_REQUEST_NULL) continue;
     int done = 0;
-    if (!requests.peers.empty()) {  // what nobody has answered yet can be taken back, but not from everybody
+    if (!requests.peers.empty()) {  // requests without an answer can be cancelled, but not those with all ranks
       MPI_Cancel(&request);
       MPI_Test(&request, &done, MPI_STATUS_IGNORE);
     }

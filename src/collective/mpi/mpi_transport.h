@@ -17,17 +17,17 @@
 
 namespace trireme::collective {
 
-/// Operations of MPI that were begun together.
+/// MPI requests that were started together.
 struct Requests {
   std::vector<MPI_Request> open;
-  std::vector<Rank> peers;             ///< with whom each of them is; empty = with everybody
+  std::vector<Rank> peers;             ///< the peer of each; empty = all ranks
   std::shared_ptr<const void> memory;  ///< what they read and write, if it is ours; nullptr: it is the caller's
 };
 
-/// What goes from one rank to another is told apart by this.
+/// Distinguishes kinds of messages between two ranks.
 enum class MpiTag : int { kPushPull = 1, kOffer, kAnswer, kMessage };
 
-/// The way to all other ranks: MPI's calls with deadlines, for any number of bytes. One thread at a time, except for
+/// The connection to all other ranks: MPI's calls with deadlines, for any number of bytes. Not thread-safe, except for
 /// `abort` and `sent_bytes`.
 class MpiTransport {
  public:
@@ -38,25 +38,25 @@ class MpiTransport {
   std::uint32_t size() const { return size_; }
   MPI_Comm all() const { return all_; }
 
-  /// Begins to move `bytes`, in as many pieces as MPI's counts need. `synchronous`: a send that has ended has been
-  /// received.
+  /// Start to move `bytes`, in as many pieces as MPI's counts require. `synchronous`: the send ends only when it has
+  /// been received.
   void send(Requests& requests, Rank peer, MpiTag tag, Bytes bytes, bool synchronous = false);
   void recv(Requests& requests, Rank peer, MpiTag tag, MutableBytes bytes);
 
-  /// Whether all have ended. Does not wait.
+  /// Returns whether all have ended. Does not wait.
   bool test(Requests& requests) const;
 
-  /// Waits for all of them. Throws PeerLost, Timeout; then they are left to themselves, as by `abandon`.
+  /// Waits for all of them. Throws PeerLost, Timeout, after abandoning them (see `abandon`).
   void wait(Requests& requests, const OpContext& context);
 
-  /// Carries out all transfers. Throws as `wait` does.
+  /// Carries out all transfers. Throws like `wait`.
   void exchange(std::span<const Transfer> transfers, const OpContext& context);
 
-  /// Gives up requests that may never end. Their memory, if it is ours, is kept until they do; if it is the caller's,
-  /// MPI is not called any more than necessary, so that it does not touch it.
+  /// Gives up requests that may never end. Keeps their memory, if it is ours, until they do; if it is the caller's, MPI
+  /// is called no more than necessary, so that it does not touch it.
   static void abandon(Requests& requests);
 
-  /// Called in every wait: moves what else is under way.
+  /// Sets a function that is called in every wait, to advance other operations.
   void set_side_work(std::function<void()> work) { side_work_ = std::move(work); }
 
   void abort(const std::string& reason);
@@ -66,7 +66,7 @@ class MpiTransport {
   void count_sent(std::size_t bytes) { sent_bytes_.fetch_add(bytes, std::memory_order_relaxed); }
   std::uint64_t sent_bytes() const { return sent_bytes_.load(std::memory_order_relaxed); }
 
-  /// Throws PeerLost with MPI's words if `code` is an error.
+  /// Throws PeerLost with MPI's error text if `code` is an error.
   static void check(int code, const char* what);
 
  private:
@@ -80,7 +80,7 @@ class MpiTransport {
   std::string reason_ TRIREME_GUARDED_BY(mutex_);  // why it was aborted
 };
 
-/// The most bytes that one call of MPI is given: its counts are ints.
+/// The most bytes passed to one MPI call, whose counts are ints.
 inline constexpr std::size_t kMpiPieceBytes = std::size_t{1} << 30;
 
 }  // namespace trireme::collective

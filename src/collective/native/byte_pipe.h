@@ -8,16 +8,16 @@
 
 namespace trireme::collective {
 
-/// Bytes to and from one other rank, in order. Tenants: a socket, and two rings in shared memory. One thread at a time.
+/// A byte stream to and from one other rank: a socket, or two rings in shared memory. Not thread-safe.
 class Pipe {
  public:
   virtual ~Pipe() = default;
 
-  /// Moves what it can without waiting; returns how many bytes. Throws PeerLost at the end of the stream.
+  /// Move what they can without waiting; return how many bytes. Throw PeerLost at the end of the stream.
   virtual std::size_t try_send(Bytes bytes) = 0;
   virtual std::size_t try_recv(MutableBytes bytes) = 0;
 
-  /// What `poll` can wait on; -1 = shared memory, where the doorbell of this rank rings.
+  /// Returns what `poll` can wait on; -1 = shared memory, where this rank's doorbell rings.
   virtual int descriptor() const = 0;
 };
 

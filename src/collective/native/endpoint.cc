@@ -21,14 +21,14 @@ using net::use_awaitable;
 using net::asio::ip::tcp;
 namespace asio = net::asio;
 
-// The connecting side names the connection, the other answers with one byte:
+// The connecting side names the connection, the other replies with one byte:
 //
 //   from -> to   u32 size, the LinkName as MessagePack        to -> from   u8 verdict
 //
-// Nothing else is sent before the verdict is read.
+// Nothing else is sent before the verdict is received.
 
 constexpr std::uint32_t kMaxName = 4096;
-constexpr std::size_t kMaxWaiting = 4096;  // connections that nobody has asked for yet
+constexpr std::size_t kMaxWaiting = 4096;  // connections that no communicator has asked for yet
 constexpr auto kNameWithin = 5s;
 
 enum class Verdict : std::uint8_t { kTaken = 0, kStaleView = 1 };
@@ -58,7 +58,7 @@ LinkName decode(Bytes body) {
   return {wire.view, std::move(wire.group), wire.from, wire.to, static_cast<Purpose>(wire.purpose)};
 }
 
-/// Calls `use` with the stream itself, whatever it is.
+/// Calls `use` with the underlying stream, whatever its type.
 template <typename Use>
 auto with_stream(AuthenticatedStream& proven, Use use) {
   if (auto* local = std::get_if<Local::socket>(&proven.socket)) return use(*local, *local);
@@ -113,7 +113,7 @@ class Endpoint::Impl {
   }
 
   awaitable<void> on_entry(AuthenticatedStream proven) {
-    // Two coroutines by type of stream would read no better than one visit for each of the two messages.
+    // Two coroutines by type of stream would be no clearer than one visit for each of the two messages.
     std::optional<LinkName> name;
     {
       awaitable<LinkName> reading = with_stream(proven, [](auto& stream, auto&) { return read_name(stream); });
@@ -182,9 +182,9 @@ class Endpoint::Impl {
   Condition arrived_;
   View view_ TRIREME_GUARDED_BY(mutex_) = 0;
   net::EventLoop loop_;
-  /// After the loop, which its sockets must not outlive.
+  /// Declared after the loop, which its sockets must not outlive.
   std::map<LinkName, AuthenticatedStream> waiting_ TRIREME_GUARDED_BY(mutex_);
-  net::Listener listener_;  // last: lets people in from the moment it exists
+  net::Listener listener_;  // last: accepts connections from the moment it exists
 };
 
 Endpoint::Endpoint(EndpointOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {}

@@ -16,21 +16,21 @@ namespace trireme::collective {
 struct EndpointOptions {
   std::string host = "127.0.0.1";  ///< where to listen
   std::uint16_t port = 0;          ///< 0 = any free one
-  std::string advertise;           ///< the host that peers are told; empty = `host`
+  std::string advertise;           ///< the host name given to peers; empty = `host`
   std::string secret;              ///< of the job
   bool allow_plain = false;        ///< accept unencrypted connections from other hosts
-  bool await_peers = false;        ///< their addresses are known before they listen: tries again until they do
+  bool await_peers = false;        ///< peers' addresses are known before they listen: retry until they do
 };
 
-/// What two ranks connect for. Each pair has one connection of each, but of the last.
+/// What two ranks connect for. Each pair has one connection of each kind except the last.
 enum class Purpose : std::uint8_t {
-  kHeartbeat,  ///< heartbeats; its end tells of death
+  kHeartbeat,  ///< heartbeats; its end means death
   kData,       ///< collectives; between ranks that share memory: the descriptors of segments
   kPeer,       ///< send and recv
-  kLearner,    ///< from somebody who is no rank yet, see `accept_learner`
+  kLearner,    ///< from a process that is not a rank yet, see `accept_learner`
 };
 
-/// Which connection: both ends say the same.
+/// Identifies a connection: both ends use the same name.
 struct LinkName {
   View view = 0;
   std::string group;
@@ -41,8 +41,8 @@ struct LinkName {
   auto operator<=>(const LinkName&) const = default;
 };
 
-/// Where the other ranks find this process: listens before anybody knows its rank, and keeps connections that arrive
-/// early until a communicator asks for them. Owns a thread.
+/// The address at which other ranks reach this process: listens before its rank is known, and keeps connections that
+/// arrive early until a communicator asks for them. Owns a thread.
 class Endpoint {
  public:
   explicit Endpoint(EndpointOptions options);
@@ -52,18 +52,18 @@ class Endpoint {
   const std::string& secret() const;
   net::EventLoop& loop();
 
-  /// Connects to a peer. Throws as net::connect does, StaleView if the peer has gone on to a later view.
+  /// Connects to a peer. Throws as net::connect does, StaleView if the peer has moved on to a later view.
   net::AuthenticatedStream connect(const net::Address& peer, const LinkName& name, net::Transport transport,
                                    Deadline deadline);
 
   /// Waits for a peer to connect. Throws Timeout; StaleView if a later view is entered meanwhile.
   net::AuthenticatedStream accept(const LinkName& name, Deadline deadline);
 
-  /// Somebody who wants to be told what the ranks of the present view know, if there is one; does not wait. They name
-  /// themselves by any number as `from`.
+  /// Returns a connection of a process that wants to learn what the ranks of the current view know; nullopt if there is
+  /// none; does not wait. Such a process uses any number as `from`.
   std::optional<net::AuthenticatedStream> accept_learner();
 
-  /// Connections of earlier views are refused from now on, those waiting are dropped.
+  /// Rejects connections of earlier views from now on and drops those waiting.
   void enter_view(View view);
 
  private:

@@ -26,12 +26,12 @@ constexpr std::uint64_t kAll = std::numeric_limits<std::uint64_t>::max();
 
 enum class Word : std::uint32_t {
   kAtWork,
-  kLeaving,  ///< has done what it has done, and does no more
+  kLeaving,  ///< will do nothing beyond what it has done
   kGone,     ///< gave up: `about` is gone
   kSilent,   ///< gave up: `about` does not answer
 };
 
-/// What goes over the wire.
+/// The message sent over the wire.
 struct Beat {
   std::uint64_t begun = 0;     ///< collectives
   std::uint64_t finished = 0;  ///< collectives
@@ -44,8 +44,8 @@ struct PeerState {
   Clock::time_point last_heard = Clock::now();
   std::uint64_t begun = 0;
   bool left = false;
-  std::function<void()> wake;   // what there is to say has changed
-  std::function<void()> close;  // without a word
+  std::function<void()> wake;   // there is something new to send
+  std::function<void()> close;  // without a farewell
 };
 
 /// Why the group is broken, and what the others are told.
@@ -63,14 +63,14 @@ struct FailureDetector::State {
   const Rank self;
   std::atomic<std::uint64_t> begun{0};
   std::atomic<std::uint64_t> finished{0};
-  std::atomic<std::uint64_t> possible{kAll};  // up to which collective no rank is missing
+  std::atomic<std::uint64_t> possible{kAll};  // the last collective for which no rank is missing
   std::atomic<bool> broken{false};
   mutable Mutex mutex;
   Condition all_closed;
   std::map<Rank, PeerState> peers TRIREME_GUARDED_BY(mutex);
   std::optional<Failure> failure TRIREME_GUARDED_BY(mutex);
   bool closed TRIREME_GUARDED_BY(mutex) = false;   // by this side
-  std::size_t open TRIREME_GUARDED_BY(mutex) = 0;  // connections on which we still speak
+  std::size_t open TRIREME_GUARDED_BY(mutex) = 0;  // connections on which we still send
 
   void break_up(Word word, Rank about, const std::string& reason) {
     const MutexLock lock(mutex);
@@ -145,7 +145,7 @@ auto& layer_of(Owned& owned) {
   }
 }
 
-/// A connection. Reads and writes are two coroutines on the socket's strand, which share it.
+/// A connection. Its reading and its writing coroutine share it, on the socket's strand.
 template <typename Owned>
 struct Line {
   explicit Line(Owned socket) : owned(std::move(socket)), timer(layer_of(owned).get_executor()) {}
@@ -182,7 +182,7 @@ template <typename State, typename Owned>
 awaitable<void> speak(std::shared_ptr<State> state, std::shared_ptr<Line<Owned>> line) {
   try {
     for (bool last = false; !last;) {
-      last = state->is_closed();  // asked before the beat is made, so that the last one says it
+      last = state->is_closed();  // checked before the beat is made, so that the last one says so
       const Beat beat = state->beat();
       co_await asio::async_write(stream_of(line->owned), asio::buffer(&beat, sizeof(beat)), use_awaitable);
       if (last || state->is_closed() || state->beat().word != beat.word) continue;
@@ -191,7 +191,7 @@ awaitable<void> speak(std::shared_ptr<State> state, std::shared_ptr<Line<Owned>>
       co_await line->timer.async_wait(asio::redirect_error(use_awaitable, woken));
     }
   } catch (const boost::system::system_error&) {
-    // The reading side sees the end as well, and tells.
+    // The reading side sees the end as well, and reports it.
   }
   line->close();
   state->spoke_last();

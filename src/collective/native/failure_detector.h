@@ -10,10 +10,10 @@
 
 namespace trireme::collective {
 
-/// Knows which ranks live. Each pair of ranks has a connection of its own for this: its end tells of death at once; a
-/// short message every 200 ms tells who is stopped, and who is behind. Who leaves says so, and how far it came: the
-/// others can still finish what it has finished. Who gives up on a rank tells everybody on which, so that all name the
-/// same one, not each other. Runs on the endpoint's loop.
+/// Knows which ranks are alive. Each pair of ranks has a separate connection for this: its end means death at once; a
+/// short message every 200 ms shows which ranks are stopped or behind. A rank that leaves says so, and how far it got:
+/// the others can still finish what it has finished. A rank that gives up on another tells all which one, so that all
+/// name the same rank, not each other. Runs on the endpoint's loop.
 class FailureDetector {
  public:
   struct Peer {
@@ -23,34 +23,34 @@ class FailureDetector {
 
   FailureDetector(Rank self, std::vector<Peer> peers);
 
-  /// Says that this rank leaves and closes the connections; waits a moment for that. The loop must be running.
+  /// Says that this rank leaves and closes the connections; waits briefly for that. The loop must be running.
   ~FailureDetector();
 
-  /// Tells the others that this rank has begun, or finished, so many collectives.
+  /// Tell the others how many collectives this rank has begun, or finished.
   void set_begun(std::uint64_t collectives);
   void set_finished(std::uint64_t collectives);
 
-  /// Whether somebody is gone without a word, or gave up, or `abort` was called. One load.
+  /// Returns whether a rank is gone without a farewell, or gave up, or `abort` was called. One load.
   bool broken() const;
 
-  /// The same for collective number `collective`, which also fails if somebody left before it was finished. One load.
+  /// Same for collective number `collective`, which also fails if a rank left before finishing it. One load.
   bool broken(std::uint64_t collective) const;
 
-  /// Whether this rank has left.
+  /// Returns whether this rank has left.
   bool left(Rank rank) const;
 
-  /// Throws PeerLost that says who is gone, or Timeout if somebody gave up on a silent rank; `context` is what could
-  /// not be finished.
+  /// Throws PeerLost that says which rank is gone, or Timeout if a rank gave up on a silent one; `context` is what
+  /// could not be finished.
   [[noreturn]] void throw_broken(const std::string& context) const;
 
-  /// Breaks the group from this side: to the others it is as if this rank left.
+  /// Breaks the group from this side: to the others it looks as if this rank left.
   void abort(const std::string& reason);
 
-  /// A connection ended: waits a moment for the news of who is gone; true if it arrives.
+  /// After a connection ended: waits up to `moment` for the news which rank is gone; returns true if it arrives.
   bool wait_broken(std::chrono::milliseconds moment) const;
 
-  /// The time for collective number `collective` (0 = a message) is up. Returns who holds everybody up: ranks that were
-  /// not heard of for a while, else ranks that have not come to this collective. Tells the others.
+  /// Call it when the time for collective number `collective` (0 = a message) is up. Returns which ranks delay all:
+  /// those that were silent for a while, else those that have not reached this collective. Tells the others.
   std::string give_up(std::uint64_t collective);
 
  private:

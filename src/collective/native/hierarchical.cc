@@ -6,14 +6,14 @@ namespace trireme::collective {
 
 void all_reduce_hierarchical(Mesh& mesh, const Operation& operation, const OpContext& context) {
   const std::span<const LaneRange> lanes = mesh.lanes(operation);
-  // Where any order is allowed, a host's lanes need not be a subtree: then the hosts count as lanes.
+  // If any order is allowed, a host's lanes need not be a subtree: then the hosts count as lanes.
   const bool in_order = hosts_are_subtrees({.ranks = mesh.size(), .hosts = mesh.hosts()}, lanes);
   const auto lanes_of_host = [&](const std::vector<Rank>& ranks, Lane number) {
     if (!in_order) return LaneRange{number, 1};
     const Lane first = lanes[ranks.front()].first;
     return LaneRange{first, lanes[ranks.back()].end() - first};
   };
-  // Averages are divided once, by those who have the whole sum.
+  // Averages are divided once, by the ranks that have the whole sum.
   const bool average = operation.reduce.op == ReduceOp::kAverage;
   const Rank leader = mesh.local_ranks().front();
   if (mesh.local() != nullptr) {

@@ -30,12 +30,11 @@ void futex_wake(std::atomic<std::uint32_t>& word) {
 
 }  // namespace
 
-/// What others look at, a cache line for each thing that changes by itself.
+/// What others read, with one cache line for each part that changes independently.
 struct LocalGroup::Control {
   struct alignas(64) Slot {
     CallSignature call;
-    std::atomic<std::uint32_t>
-        round;  ///< that this rank has come to; in the line of the call, so that one fetch brings both
+    std::atomic<std::uint32_t> round;  ///< that this rank has reached; beside the call, so that one fetch brings both
     alignas(64) std::uint64_t table[2 * kMaxRanks];
   } slots[2];
   alignas(64) std::atomic<std::uint32_t> sleeping;
@@ -50,7 +49,7 @@ struct LocalGroup::RingHeader {
   alignas(64) std::byte bytes[kRingBytes];
 };
 
-/// Two rings, one in each rank's segment: whoever writes owns it.
+/// Two rings, one in each rank's segment: the writer owns it.
 class LocalGroup::RingPipe final : public Pipe {
  public:
   RingPipe(LocalGroup& group, std::uint32_t peer, Use use)
@@ -133,7 +132,7 @@ std::uint32_t LocalGroup::arrive() {
 
 bool LocalGroup::all_arrived(std::uint32_t round) const {
   for (std::uint32_t i = 0; i < count(); ++i) {
-    // Nobody is two rounds ahead, so the slot holds this round or the one before last.
+    // No rank is two rounds ahead, so the slot holds this round or the one before last.
     if (control(i).slots[round % 2].round.load(std::memory_order_acquire) != round) return false;
   }
   return true;
@@ -199,7 +198,7 @@ std::vector<std::shared_ptr<net::Segment>> LocalGroup::exchange(std::uint64_t id
     if (message->type != Type::kSegment || message->id != id || message->bytes != own->bytes().size()) {
       disagreement = fmt::format("{} shares {} bytes where this rank shares {}: all ranks must allocate the same",
                                  sockets_[i]->peer(), message->bytes, own->bytes().size());
-      continue;  // takes what the others have sent all the same: the next allocation must not find it
+      continue;  // still receives what the others have sent: the next allocation must not find it
     }
     segments[i] =
         net::Segment::map(std::move(message->descriptors.at(0)), message->bytes, net::Segment::Access::kReadWrite);

@@ -10,8 +10,8 @@
 namespace trireme::collective {
 namespace {
 
-constexpr std::size_t kTurnBytes = 512u << 10;  // so that both directions of a pipe move
-constexpr auto kSlice = 20ms;                   // how long a wait goes without a look at who lives
+constexpr std::size_t kTurnBytes = 512u << 10;  // so that both directions of a pipe make progress
+constexpr auto kSlice = 20ms;                   // the longest wait without checking which ranks are alive
 
 std::size_t bytes_done(std::span<const Transfer> transfers) {
   std::size_t bytes = 0;
@@ -57,7 +57,7 @@ void Mesh::connect(Endpoint& endpoint) {
   message_pipes_.resize(size());
 
   const auto link = [&](Rank peer) {
-    const bool calls = peer < rank();  // the higher rank connects, so that nobody waits for somebody who waits for it
+    const bool calls = peer < rank();  // the higher rank connects, so that no two ranks wait for each other
     const bool shares = std::ranges::binary_search(local, peer);
     const net::Transport transport =
         shares ? net::Transport::kShm : net::network_transport(options_.transport, options_.members[peer]);
@@ -124,7 +124,7 @@ std::uint32_t Mesh::local_barrier(const OpContext& context) {
   net::Spinner spinner;
   while (!ready()) {
     if (side_work_ && side_work_()) continue;
-    if (crowded_) std::this_thread::yield();  // somebody we wait for may need this very core
+    if (crowded_) std::this_thread::yield();  // a rank that we wait for may need this very core
     if (spinner.spin()) continue;
     check(context);
     local_->sleep(ready, side_work_ ? 1ms : kSlice);
@@ -133,7 +133,7 @@ std::uint32_t Mesh::local_barrier(const OpContext& context) {
 }
 
 bool Mesh::advance(std::span<Transfer> transfers) {
-  // Those with one peer in one direction share a pipe: a later one waits for the earlier.
+  // Transfers with one peer in one direction share a pipe: a later one waits for the earlier.
   bool complete = true;
   for (std::size_t i = 0; i < transfers.size(); ++i) {
     Transfer& transfer = transfers[i];
@@ -186,7 +186,7 @@ void Mesh::idle(std::span<Transfer> transfers, std::span<Transfer> others, const
       }
     }
   }
-  // A doorbell cannot be polled: where both kinds are waited for, look at the memory often.
+  // A doorbell cannot be polled: if both kinds are awaited, check the memory often.
   const auto slice = (shared_memory && !descriptors.empty()) || side_work_ ? 1ms : kSlice;
   if (descriptors.empty()) {
     const std::size_t before = bytes_done(transfers) + bytes_done(others);

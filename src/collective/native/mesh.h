@@ -21,7 +21,7 @@ struct MeshOptions {
   std::vector<net::Address> members;
   std::string group = "all";
   net::Transport transport = net::Transport::kAuto;
-  std::uint64_t bits_per_second = 0;  ///< 0 = as fast as it goes
+  std::uint64_t bits_per_second = 0;  ///< 0 = no limit
   Deadline deadline = Deadline::in(30s);
 };
 
@@ -41,33 +41,34 @@ inline Transfer incoming(Rank peer, MutableBytes bytes) {
   return {.peer = peer, .data = bytes.data(), .bytes = bytes.size()};
 }
 
-/// What a wait is for: until when, and what to say then.
+/// What a wait is for: its deadline, and the text of its error.
 struct OpContext {
   const Operation& operation;
   std::uint64_t number;  ///< of the collective
   Deadline deadline;
 };
 
-/// One rank's connections to all others of a view, and how it waits for them. One thread at a time, except for `abort`.
+/// One rank's connections to all others of a view, and how it waits for them. Not thread-safe, except for the failure
+/// detector and the byte counters.
 class Mesh {
  public:
-  /// Connects to everybody; blocks. Throws Timeout (naming who is missing), PeerLost, StaleView, Unauthenticated.
+  /// Connects to all ranks; blocks. Throws Timeout (naming those missing), PeerLost, StaleView, Unauthenticated.
   Mesh(Endpoint& endpoint, MeshOptions options);
 
   Rank rank() const { return options_.rank; }
   std::uint32_t size() const { return static_cast<std::uint32_t>(options_.members.size()); }
 
-  /// The ranks of each host, ascending; hosts in the order of their first ranks. Ranks that do not share memory count
-  /// as hosts of their own.
+  /// Returns the ranks of each host, ascending; hosts in the order of their first ranks. Ranks that do not share memory
+  /// count as hosts of their own.
   const std::vector<std::vector<Rank>>& hosts() const { return hosts_; }
   const std::vector<Rank>& local_ranks() const { return hosts_[own_host_]; }
 
-  /// What each rank's values are a partial sum of in this operation.
+  /// Returns the lanes of which each rank's values are a partial sum in this operation.
   std::span<const LaneRange> lanes(const Operation& operation) const {
     return operation.reduce.lanes.empty() ? std::span<const LaneRange>(single_lanes_) : operation.reduce.lanes;
   }
 
-  /// The memory shared with the other ranks of this host; nullptr if there are none.
+  /// Returns the memory shared with the other ranks of this host; nullptr if there are none.
   LocalGroup* local() { return local_.get(); }
 
   Pipe& pipe(Rank peer) { return *pipes_[peer]; }                  ///< for collectives
@@ -79,24 +80,24 @@ class Mesh {
   std::atomic<std::uint64_t>& shared_bytes() { return shared_bytes_; }
   std::uint64_t sent_bytes() const { return sent_bytes_.load(std::memory_order_relaxed); }
 
-  /// Called in every wait: moves what else is under way (send and recv); returns whether something moved. Empty =
-  /// nothing.
+  /// Sets a function that is called in every wait, to advance other operations (send and recv); returns whether
+  /// anything moved. Empty = none.
   void set_side_work(std::function<bool()> work) { side_work_ = std::move(work); }
 
-  /// Comes to the next round of this host's ranks and waits for all of them. Returns its number.
+  /// Enters the next round of this host's ranks and waits for all of them. Returns its number.
   std::uint32_t local_barrier(const OpContext& context);
 
-  /// Carries out all transfers, in any order; those with one peer in one direction, in the order given.
-  /// `others` move on meanwhile, but are not waited for.
+  /// Carries out all transfers, in any order; those with one peer in one direction in the order given. `others` make
+  /// progress meanwhile, but are not waited for.
   void exchange(std::span<Transfer> transfers, const OpContext& context, std::span<Transfer> others = {});
 
-  /// Moves what it can of `transfers` without waiting; true when all are complete.
+  /// Moves what it can of `transfers` without waiting; returns true when all are complete.
   bool advance(std::span<Transfer> transfers);
 
-  /// A look at the transfers brought nothing: looks again soon, or sleeps a little. Throws PeerLost, Timeout.
+  /// Call it when no transfer moved: spins or sleeps briefly. Throws PeerLost, Timeout.
   void idle(std::span<Transfer> transfers, std::span<Transfer> others, const OpContext& context, net::Spinner& spinner);
 
-  /// Throws PeerLost or Timeout if the time has come.
+  /// Throws PeerLost if the group is broken, Timeout if the deadline has passed.
   void check(const OpContext& context) const;
 
  private:

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kMaxTrailer = std::max<std::size_t>(kOneShotBytes, 2 * sizeof(std::uint64_t) * 4096);
 
-/// Operations whose small data is sent along with the call.
+/// Returns whether small data of this operation is sent along with the call.
 bool travels_with_call(const Operation& operation, Rank rank) {
   switch (operation.kind) {
     case OperationKind::kAllReduce:
@@ -29,13 +29,13 @@ bool travels_with_call(const Operation& operation, Rank rank) {
   }
 }
 
-/// The size that decides: the same on all ranks.
+/// Returns the size that decides about the algorithm: the same on all ranks.
 std::size_t deciding_bytes(const Operation& operation) {
   if (operation.kind != OperationKind::kAllGather) return operation.in.size_bytes();
   return *std::ranges::max_element(operation.out_counts) * size_of(operation.out.dtype);
 }
 
-/// A rank alone: what the others would have added is nothing.
+/// Runs an operation of a group of one rank.
 void run_alone(const Operation& operation) {
   if (operation.kind == OperationKind::kBarrier) return;
   const bool average = operation.reduce.op == ReduceOp::kAverage && !operation.reduce.lanes.empty();
@@ -62,11 +62,11 @@ void NativeBackend::run(const Operation& operation, Deadline deadline) {
     compare(operation, records_);
     move(operation, context, records_);
     mesh_.failure_detector().set_finished(collectives_);
-  } catch (const InvalidArgument&) {  // which all ranks have come to
+  } catch (const InvalidArgument&) {  // all ranks have reached it
     mesh_.failure_detector().set_finished(collectives_);
     throw;
   } catch (const PeerLost&) {
-    // Who gave up because of somebody's death closes its connections too: the failure detector knows who was first.
+    // A rank that gave up because of another's death also closes its connections: the failure detector knows the first.
     if (mesh_.failure_detector().wait_broken(100ms)) mesh_.failure_detector().throw_broken(describe(operation));
     throw;
   }
@@ -75,7 +75,7 @@ void NativeBackend::run(const Operation& operation, Deadline deadline) {
 bool NativeBackend::one_shot(const Operation& operation) const {
   if (deciding_bytes(operation) > kOneShotBytes) return false;
   if (operation.kind != OperationKind::kAllReduce) return true;
-  // What is asked for but impossible is refused when all have met, so that nobody is waited for.
+  // An impossible request is rejected only after the calls were compared, so that no rank is left waiting.
   if (operation.reduce.algorithm != Algorithm::kAuto) return operation.reduce.algorithm == Algorithm::kOneShot;
   return choose_all_reduce(topology_, operation.reduce, mesh_.lanes(operation), operation.in.size_bytes(), false)
              .algorithm == Algorithm::kOneShot;
@@ -159,7 +159,7 @@ void NativeBackend::compare(const Operation& operation, CallRecords& records) {
   agree_on_parts(operation, records.parts, size());
 }
 
-/// What a rank has shown beside its call of an all_to_all: in shared memory, or over the network.
+/// Returns what a rank has shown beside its call of an all_to_all: in shared memory, or over the network.
 std::span<const std::uint64_t> NativeBackend::parts_shown_by(Rank peer, const CallRecords& records) {
   const std::size_t numbers = 2 * std::size_t{size()};
   const auto& local = mesh_.local_ranks();
@@ -251,7 +251,7 @@ void NativeBackend::move_locally(const Operation& operation, const OpContext& co
 
 void NativeBackend::move_anywhere(const Operation& operation, const OpContext& context, const CallRecords& records) {
   const RankGroup group = everybody(operation, context);
-  // Between ranks of one host there are no trailers: small data has come along only if nobody shares memory.
+  // Ranks of one host send no trailers: small data came along only if no ranks share memory.
   const bool came_along = topology_.no_shared_memory() && one_shot(operation);
   switch (operation.kind) {
     case OperationKind::kReduceScatter:

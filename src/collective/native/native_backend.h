@@ -52,11 +52,11 @@ class NativeBackend final : public Backend {
   Messages messages_;
   Topology topology_;
   bool trace_algorithms_;
-  std::map<std::size_t, Algorithm> traced_;  // by size rounded to a power of two: the choice told last
+  std::map<std::size_t, Algorithm> traced_;  // by size rounded to a power of two: the choice last logged
   std::uint64_t collectives_ = 0;
   std::atomic<std::uint64_t> operations_{0};
   std::vector<std::byte> trailer_;
-  CallRecords records_;  // of the collective in progress; kept for its memory
+  CallRecords records_;  // of the collective in progress; kept to reuse its memory
 };
 
 }  // namespace trireme::collective

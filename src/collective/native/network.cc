@@ -9,24 +9,24 @@
 namespace trireme::collective::network {
 namespace {
 
-constexpr std::size_t kBlockBytes = 256u << 10;  // of each peer's part that is summed at a time
+constexpr std::size_t kBlockBytes = 256u << 10;  // of each peer's part, summed at a time
 
-/// Memory that is written before it is read.
+/// Returns uninitialised memory.
 std::unique_ptr<std::byte[]> scratch(std::size_t bytes) { return std::make_unique_for_overwrite<std::byte[]>(bytes); }
 
 std::size_t element_of(const Operation& operation) {
   return size_of(operation.in.count > 0 ? operation.in.dtype : operation.out.dtype);
 }
 
-/// Where a rank stands among the group's.
+/// Returns the position of a rank in the group.
 std::size_t place_of(const RankGroup& group, Rank rank) {
   const auto found = std::ranges::find(group.ranks, rank);
   TRIREME_CHECK(found != group.ranks.end(), "rank {} is not in the group", rank);
   return static_cast<std::size_t>(found - group.ranks.begin());
 }
 
-/// Sums `own` and the parts that the others send us, block by block, into `out` (which may be `own`); sends each of
-/// them the part that is theirs. `their_part(i)` is the part of our input that member i owns.
+/// Sums `own` and the parts that the others send us, block by block, into `out` (which may be `own`); sends the others
+/// their parts. `their_part(i)` is the part of our input that member i sums.
 template <typename TheirPart>
 void reduce_parts(const RankGroup& group, const Operation& operation, const std::byte* own, std::size_t own_bytes,
                   std::byte* out, TheirPart their_part) {
@@ -59,12 +59,12 @@ void reduce_parts(const RankGroup& group, const Operation& operation, const std:
   group.mesh.exchange(giving, group.context);
 }
 
-/// Everybody gives `own` to everybody; `place(i)` is where member i's goes.
+/// Sends `own` of each rank to all; `place(i)` is where that of member i goes.
 template <typename Place>
 void spread(const RankGroup& group, Bytes own, Place place) {
   std::vector<Transfer> transfers;
   for (std::size_t step = 1; step < group.size();
-       ++step) {  // each begins with its neighbour, so that no one is swamped
+       ++step) {  // each starts with its neighbour, so that no rank is swamped
     const std::size_t to = (group.self + step) % group.size();
     const std::size_t from = (group.self + group.size() - step) % group.size();
     transfers.push_back(outgoing(group.ranks[to], own));
@@ -73,7 +73,7 @@ void spread(const RankGroup& group, Bytes own, Place place) {
   group.mesh.exchange(transfers, group.context);
 }
 
-/// out = lower op higher, where one of them is ours in `out` and the other came from a peer.
+/// Computes out = lower op higher, where one of them is ours in `out` and the other came from a peer.
 void merge(const Operation& operation, std::byte* own, const std::byte* theirs, bool own_is_lower, std::size_t count) {
   const Contribution parts[] = {{{0, 1}, own_is_lower ? own : theirs}, {{1, 1}, own_is_lower ? theirs : own}};
   const ReduceOp op = operation.reduce.op == ReduceOp::kAverage ? ReduceOp::kSum : operation.reduce.op;
@@ -100,14 +100,14 @@ void all_reduce_direct(const RankGroup& group, const Operation& operation) {
   spread(group, own, out_slice);
 }
 
-// Up the summation tree: the right child of each node sends its partial sum to the left one; then down the same way.
+// Up the summation tree: the right child of each node sends its partial sum to the left one; then back down.
 void all_reduce_tree(const RankGroup& group, const Operation& operation) {
   copy_bytes(operation.out.data, operation.in.data, operation.in.size_bytes());
   const auto memory = scratch(operation.out.size_bytes());
   struct Edge {
     std::size_t left, right;
   };
-  std::vector<Edge> path;  // the edges that touch us, from the leaves up
+  std::vector<Edge> path;  // the edges at this rank, from the leaves up
   LaneRange node{0, static_cast<Lane>(group.size())};
   while (node.count > 1) {
     const Lane left = left_lanes(node.count);
@@ -135,8 +135,8 @@ void all_reduce_tree(const RankGroup& group, const Operation& operation) {
   }
 }
 
-// Thakur, Rabenseifner, Gropp (2005), section 4.3: halve the data with ever farther partners, then double it again.
-// Beginning with the neighbour keeps the order of summation that of the tree.
+// Thakur, Rabenseifner, Gropp (2005), section 4.3: halve the data with ever more distant partners, then double it
+// again. Starting with the neighbour keeps the order of summation that of the tree.
 void all_reduce_halving_doubling(const RankGroup& group, const Operation& operation) {
   TRIREME_CHECK(std::has_single_bit(group.size()), "{} ranks", group.size());
   copy_bytes(operation.out.data, operation.in.data, operation.in.size_bytes());
@@ -173,7 +173,7 @@ void all_reduce_halving_doubling(const RankGroup& group, const Operation& operat
   }
 }
 
-// Patarasuk & Yuan (2009): n - 1 steps in which each rank adds to the slice that passes, n - 1 in which the sums pass.
+// Patarasuk & Yuan (2009): n - 1 steps in which each rank adds to the slice that passes by, n - 1 in which the sums do.
 void all_reduce_ring(const RankGroup& group, const Operation& operation) {
   copy_bytes(operation.out.data, operation.in.data, operation.in.size_bytes());
   const std::size_t n = group.size();
@@ -211,7 +211,7 @@ void reduce_scatter(const RankGroup& group, const Operation& operation) {
   reduce_parts(group, operation, part(group.self).data(), operation.out.size_bytes(), operation.out.data, part);
 }
 
-// Each rank sums a slice, the root collects them.
+// Each rank sums a slice, and the root collects them.
 void reduce(const RankGroup& group, const Operation& operation) {
   const std::size_t element = element_of(operation);
   const auto slice = [&](std::size_t i) { return part_of(operation.in.count, element, group.size(), i); };
@@ -252,7 +252,7 @@ void all_gather(const RankGroup& group, const Operation& operation) {
   spread(group, operation.in.bytes(), part);
 }
 
-// The root gives each rank a slice, everybody gives its slice to everybody: the root sends the data once, not n times
+// The root gives each rank a slice, then each rank gives its slice to all: the root sends the data once, not n times
 // (van de Geijn's algorithm).
 void broadcast(const RankGroup& group, const Operation& operation) {
   const std::size_t element = element_of(operation);
@@ -269,7 +269,7 @@ void broadcast(const RankGroup& group, const Operation& operation) {
     group.mesh.exchange(transfers, group.context);
     return;
   }
-  // One after the other: a slice cannot be passed on before it is here.
+  // One after the other: a slice cannot be passed on before it has arrived.
   Transfer own = incoming(operation.root, slice(group.self));
   group.mesh.exchange({&own, 1}, group.context);
   for (std::size_t i = 0; i < group.size(); ++i) {
@@ -323,7 +323,7 @@ void all_to_all(const RankGroup& group, const Operation& operation) {
   const std::vector<std::size_t> from = positions(operation.in_counts);
   const std::vector<std::size_t> to = positions(operation.out_counts);
   const bool in_place = operation.in.data == operation.out.data;
-  std::unique_ptr<std::byte[]> copy;  // what is received must not overwrite what is still to be sent
+  std::unique_ptr<std::byte[]> copy;  // received data must not overwrite what is still to be sent
   const std::byte* source = operation.in.data;
   if (in_place) {
     copy = scratch(operation.in.size_bytes());

@@ -30,7 +30,7 @@ void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
 namespace shared_memory {
 namespace {
 
-/// How much each rank shows in a round: what all ranks show together stays in their second-level caches.
+/// How much each rank shows in a round: what all ranks show together fits into their second-level caches.
 constexpr std::size_t kBlockBytes = 128u << 10;
 static_assert(kBlockBytes <= LocalGroup::kStageBytes);
 
@@ -44,7 +44,7 @@ class Reducer {
     for (std::size_t i = 0; i < lanes.size(); ++i) parts_[i].lanes = lanes[i];
   }
 
-  /// `values(i)` is where rank i's elements are.
+  /// `values(i)` is the address of rank i's elements.
   template <typename Values>
   void operator()(Values values, std::size_t count, std::byte* out) {
     for (std::uint32_t i = 0; i < parts_.size(); ++i) parts_[i].values = values(i);
@@ -58,8 +58,8 @@ class Reducer {
   boost::container::small_vector<Contribution, 8> parts_;
 };
 
-/// A pass over `bytes`, in blocks: everybody shows a block (`show(begin, size, stage)`), all meet, everybody uses what
-/// the others show (`use(begin, size, round)`).
+/// Passes over `bytes` in blocks: each rank shows a block (`show(begin, size, stage)`), all wait for each other, and
+/// each uses what the others show (`use(begin, size, round)`).
 template <typename Show, typename Use>
 void pass(Mesh& mesh, const OpContext& context, std::size_t bytes, std::size_t block_bytes, Show show, Use use) {
   LocalGroup& group = *mesh.local();
@@ -70,12 +70,12 @@ void pass(Mesh& mesh, const OpContext& context, std::size_t bytes, std::size_t b
   }
 }
 
-/// As much of [begin, begin + size) as lies below `end`.
+/// Returns how much of [begin, begin + size) is below `end`.
 std::size_t below(std::size_t begin, std::size_t size, std::size_t end) {
   return begin >= end ? 0 : std::min(size, end - begin);
 }
 
-/// Everybody shows its part of `parts` bytes; whoever `reads` copies all of them to its output.
+/// Each rank shows its input; those with `reads` copy the inputs of all to their output.
 void collect(Mesh& mesh, const Operation& operation, const OpContext& context, bool reads) {
   LocalGroup& group = *mesh.local();
   const std::size_t element = size_of(operation.in.count > 0 ? operation.in.dtype : operation.out.dtype);
@@ -98,7 +98,7 @@ void collect(Mesh& mesh, const Operation& operation, const OpContext& context, b
       });
 }
 
-/// Shows a block of the part for each rank, side by side: the stage is cut into as many cells.
+/// Shows a block of the part for each rank, side by side: the stage is divided into as many cells.
 class Cells {
  public:
   Cells(std::uint32_t ranks, std::size_t element) {
@@ -132,7 +132,7 @@ void all_reduce_direct(Mesh& mesh, const Operation& operation, const OpContext& 
   };
   Part last;
   std::uint32_t last_round = 0;
-  // The sums of the block before: everybody has made its slice of them when all have come to a later round.
+  // Takes the sums of the previous block: all slices of them are ready when all ranks have reached a later round.
   const auto take_sums = [&] {
     for (std::uint32_t i = 0; i < group.count(); ++i) {
       const Part slice = slice_of(last.count, i);
@@ -144,7 +144,7 @@ void all_reduce_direct(Mesh& mesh, const Operation& operation, const OpContext& 
   pass(
       mesh, context, operation.in.size_bytes(), kBlockBytes,
       [&](std::size_t begin, std::size_t size, std::byte* stage) {
-        for (std::uint32_t i = 0; i < group.count(); ++i) {  // nobody but us needs our own slice
+        for (std::uint32_t i = 0; i < group.count(); ++i) {  // only we need our own slice
           const Part slice = slice_of(size, i);
           if (i != group.index()) copy_bytes(stage + slice.first, operation.in.data + begin + slice.first, slice.count);
         }

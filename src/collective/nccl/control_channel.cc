@@ -10,7 +10,7 @@ Array bytes_of(ControlMessage& message) { return {DType::kU8, &message, sizeof(C
 }  // namespace
 
 ControlChannel::~ControlChannel() {
-  ranks_.reset();  // ends what is in transfer
+  ranks_.reset();  // ends pending transfers
 }
 
 void ControlChannel::send(Rank peer, const ControlMessage& message) {

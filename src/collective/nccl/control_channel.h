@@ -20,8 +20,8 @@ struct ControlMessage {
   ncclUniqueId id = {};  ///< from the sender: how to connect
 };
 
-/// Notes between pairs of ranks over the native engine, in order. Nothing here waits. One thread at a time, except for
-/// `abort`.
+/// Control messages between pairs of ranks over the native engine, in order. Does not block. Not thread-safe, except
+/// for `abort`.
 class ControlChannel {
  public:
   explicit ControlChannel(std::unique_ptr<Communicator> ranks) : ranks_(std::move(ranks)), arrived_(ranks_->size()) {}
@@ -31,13 +31,13 @@ class ControlChannel {
 
   void send(Rank peer, const ControlMessage& message);
 
-  /// One more message will come from `peer`.
+  /// Announces that one more message will come from `peer`.
   void expect(Rank peer);
 
-  /// The next message from `peer`, if it has come.
+  /// Returns the next message from `peer`; nullopt if it has not arrived.
   std::optional<ControlMessage> take(Rank peer);
 
-  /// Looks what has come. Throws what went wrong: PeerLost, Timeout.
+  /// Checks what has arrived. Throws PeerLost or Timeout if a transfer failed.
   void advance();
 
   void abort(const std::string& reason) { ranks_->abort(reason); }
@@ -51,7 +51,7 @@ class ControlChannel {
   };
 
   std::unique_ptr<Communicator> ranks_;
-  std::list<Transfer> transfers_;                    // their messages are in use until they have ended
+  std::list<Transfer> transfers_;                    // their messages are in use until they end
   std::vector<std::deque<ControlMessage>> arrived_;  // by rank
 };
 

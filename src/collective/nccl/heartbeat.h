@@ -10,14 +10,14 @@
 
 namespace trireme::collective {
 
-/// Knows whether all ranks are there while everybody waits for a kernel: a thread of each rank meets those of the
-/// others, over the native engine, ten times a second.
+/// Checks that all ranks are alive while all wait for a kernel: a thread of each rank runs a barrier with the others,
+/// over the native engine, ten times a second.
 class Heartbeat {
  public:
   explicit Heartbeat(std::unique_ptr<Communicator> ranks);
   ~Heartbeat();
 
-  /// Who was lost, or has left, or was silent for longer than the communicator's deadline; and when that was noticed.
+  /// Which rank was lost, or left, or was silent for longer than the communicator's deadline; and when.
   struct Failure {
     std::string reason;
     Deadline::Clock::time_point since;

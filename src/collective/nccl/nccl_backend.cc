@@ -48,12 +48,12 @@ bool is_floating(DType dtype) {
   return dtype == DType::kF32 || dtype == DType::kF64 || dtype == DType::kF16 || dtype == DType::kBF16;
 }
 
-/// Whether NCCL's arithmetic is ours, but for order and rounding.
+/// Returns whether NCCL's arithmetic is ours, apart from order and rounding.
 bool nccl_can(DType dtype, ReduceOp op) {
   return type_in_nccl(dtype) && (op != ReduceOp::kAverage || is_floating(dtype));
 }
 
-/// A way to reduce; an average is made for the occasion, and goes with it.
+/// A reduction of NCCL; that of an average is created here and destroyed with this object.
 class Reducer {
  public:
   Reducer(DType dtype, ReduceOp op, std::uint64_t divisor, ncclComm_t communicator) : communicator_(communicator) {
@@ -168,7 +168,7 @@ class NcclBackend final : public Backend {
     return !messages_->empty();
   }
 
-  /// Pinned, so that it goes to the device by the shortest way.
+  /// Returns pinned memory, which is copied to the device fastest.
   std::shared_ptr<std::byte> allocate(std::size_t bytes, Deadline /*deadline*/) override {
     check(cudaSetDevice(device_), "cudaSetDevice");
     void* memory = nullptr;
@@ -189,7 +189,7 @@ class NcclBackend final : public Backend {
   }
 
  private:
-  /// In the handler of `problem`: ends everything on this rank. The others notice.
+  /// Call it in the handler of `problem`: ends everything on this rank. The others notice.
   void give_up(const std::exception& problem) {
     abort(problem.what());
     std::jthread collectives([this] { stream_->abort(); });  // see NcclMessages::end_all
@@ -199,12 +199,12 @@ class NcclBackend final : public Backend {
   void advance_messages() {
     if (aborted_.load(std::memory_order_acquire)) control_->run(barrier());  // throws, and knows why
     messages_->advance();
-    // Who is done may leave while we are still at it: a kernel gets the time to end by itself.
+    // A rank that is done may leave while we are still busy: a kernel gets the time to end by itself.
     const auto failure = heartbeat_->failure();
     if (failure && Deadline::Clock::now() - failure->since > kGrace) fail<PeerLost>("{}", failure->reason);
   }
 
-  /// Waits until `done`, while messages move on.
+  /// Waits until `done`, while messages make progress.
   template <typename Done>
   void wait(const OpContext& context, Done done) {
     const auto ended = [&] {
@@ -218,14 +218,14 @@ class NcclBackend final : public Backend {
                   static_cast<double>(context.deadline.allowed().count()) / 1000.0, rank());
   }
 
-  /// Every rank's `data`, one after the other, over the native engine.
+  /// Returns every rank's `data`, one after the other, over the native engine.
   template <typename T>
   std::vector<T> show(const OpContext& context, const std::vector<T>& data) {
     std::vector<T> all(data.size() * size());
     const Operation operation = all_gather(ConstArray(DType::kU8, data.data(), data.size() * sizeof(T)),
                                            Array(DType::kU8, all.data(), all.size() * sizeof(T)));
     if (messages_->empty()) {
-      control_->run(operation, context.deadline);  // knows who has not come
+      control_->run(operation, context.deadline);  // knows which rank is missing
       return all;
     }
     Handle showing = control_->start(operation);
@@ -268,7 +268,7 @@ class NcclBackend final : public Backend {
     stage_->finish_copy_back();
   }
 
-  /// Until the stream is empty.
+  /// Launches, and waits until the stream is empty.
   template <typename Launch>
   void launch_and_wait(const OpContext& context, Launch launch) {
     check(ncclGroupStart(), "ncclGroupStart");
@@ -307,7 +307,7 @@ class NcclBackend final : public Backend {
     }
   }
 
-  /// Parts of any size, from rank to rank; NCCL's own calls where they are all of one size.
+  /// Moves parts of any size from rank to rank; uses NCCL's own calls if all have the same size.
   void launch_motion(const Operation& operation, const std::byte* in, std::byte* out) {
     const std::size_t element = size_of(operation.in.dtype);
     const bool at_root = rank() == operation.root;
@@ -360,7 +360,7 @@ class NcclBackend final : public Backend {
           "ncclSend");
   }
 
-  /// From a peer, or `own` bytes from ourselves.
+  /// Receives from a peer, or copies `own` if the peer is this rank.
   void receive(Rank peer, std::byte* to, std::size_t bytes, Bytes own) {
     if (bytes == 0) return;
     if (peer != rank()) {
@@ -371,7 +371,7 @@ class NcclBackend final : public Backend {
     }
   }
 
-  /// What NCCL cannot reduce: everybody gets everything, block by block, and reduces what belongs to it.
+  /// Reduces what NCCL cannot: all ranks get everything, block by block, and reduce what belongs to them.
   void reduce_on_host(const OpContext& context) {
     const Operation& operation = context.operation;
     const std::size_t element = size_of(operation.in.dtype);

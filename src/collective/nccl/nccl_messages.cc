@@ -85,7 +85,7 @@ void NcclMessages::advance() {
   }
 }
 
-/// Moves the first message of a link on by one state, if it can. Later ones wait for it.
+/// Advances the first message of a link by one state, if possible. Later ones wait for it.
 bool NcclMessages::advance(Link& link) {
   Posted& posted = *link.posted.front();
   switch (posted.state) {
@@ -150,7 +150,7 @@ void NcclMessages::abort(const std::string& reason) {
 }
 
 void NcclMessages::end_all(const std::exception_ptr& why) {
-  // At the same time: to free what one communicator uses, CUDA may wait for the kernels of all.
+  // In parallel: to free what one communicator uses, CUDA may wait for the kernels of all.
   std::vector<std::jthread> threads;
   for (const auto& [key, link] : links_) {
     if (link->stream) threads.emplace_back([&stream = *link->stream] { stream.abort(); });

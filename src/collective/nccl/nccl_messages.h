@@ -11,24 +11,24 @@
 namespace trireme::collective {
 
 /// Sends and receives between pairs of ranks by NCCL, those of one pair and direction one after the other. Both sides
-/// tell each other what they are about to do, and compare, before a kernel is launched. One thread at a time.
+/// tell each other what they are about to do, and compare, before a kernel is launched. Not thread-safe.
 class NcclMessages {
  public:
-  /// `senders` carries the messages of those who send, `receivers` the answers: each side of a message knows which
-  /// message comes next, whatever goes the other way.
+  /// `senders` carries the control messages of senders, `receivers` the answers: so each side knows which message comes
+  /// next, whatever goes the other way.
   NcclMessages(Rank rank, std::unique_ptr<Communicator> senders, std::unique_ptr<Communicator> receivers);
   ~NcclMessages();
 
-  /// Begins a send or recv. `done` is called from `advance` or `end_all`.
+  /// Starts a send or recv. `done` is called from `advance` or `end_all`.
   void post(const Operation& operation, Deadline deadline, Backend::Done done);
 
-  /// Moves what it can without waiting. Throws what ends the whole group: PeerLost, Timeout, IoError. The device is
-  /// set.
+  /// Moves what it can without waiting. Throws what ends the whole group: PeerLost, Timeout, IoError. The caller has
+  /// set the device.
   void advance();
 
   bool empty() const;
 
-  /// From any thread: lets what is under way fail soon.
+  /// Makes what is in progress fail soon. Thread-safe.
   void abort(const std::string& reason);
 
   /// Aborts all kernels, and ends what is posted with `why`.

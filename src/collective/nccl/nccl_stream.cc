@@ -29,7 +29,7 @@ NcclStream::NcclStream(const ncclUniqueId& id, std::uint32_t rank, std::uint32_t
 NcclStream::~NcclStream() {
   if (communicator_ != nullptr) {
     try {
-      // Other GPUs may still read from memory that the communicator maps: they agree on its end.
+      // Other GPUs may still read memory that the communicator maps: all ranks finalise it together.
       if (ready() && idle()) {
         check(ncclCommFinalize(communicator_), "ncclCommFinalize");
         if (wait_until([this] { return ready(); }, Deadline::in(5s))) {
@@ -56,7 +56,7 @@ bool NcclStream::ready() {
 bool NcclStream::idle() {
   const cudaError_t state = cudaStreamQuery(stream_);
   if (state == cudaErrorNotReady) {
-    ready();  // a kernel that waits for a broken network does not end: NCCL says so
+    ready();  // a kernel that waits for a broken network never ends: NCCL reports it
     return false;
   }
   check(state, "cudaStreamQuery");
@@ -67,7 +67,7 @@ void NcclStream::abort() {
   if (communicator_ == nullptr) return;
   ncclCommAbort(communicator_);
   communicator_ = nullptr;
-  // Copies behind the kernels still use memory that is not ours.
+  // Copies after the kernels in the stream still use memory that is not ours.
   wait_until([this] { return cudaStreamQuery(stream_) != cudaErrorNotReady; }, Deadline::in(5s));
 }
 

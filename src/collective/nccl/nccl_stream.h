@@ -10,19 +10,18 @@
 
 namespace trireme::collective {
 
-/// Throw IoError (CUDA) or PeerLost (NCCL) if something failed. What is still in progress has not.
+/// Throw IoError (CUDA) or PeerLost (NCCL) if `result` is an error. An operation in progress is none.
 void check(cudaError_t result, const char* what);
 void check(ncclResult_t result, const char* what);
 
-/// One rank of a NCCL communicator with the stream its kernels run in. Nothing here waits: operations are begun, asked
-/// about, and aborted if they do not end. One thread at a time; the device is set by the caller.
+/// One rank of a NCCL communicator with the stream its kernels run in. Does not block: operations are started, polled,
+/// and aborted if they do not end. Not thread-safe; the caller sets the device.
 class NcclStream {
  public:
-  /// Begins to connect: `ready` says when that is done.
+  /// Starts to connect; poll `ready` until that is done.
   NcclStream(const ncclUniqueId& id, std::uint32_t rank, std::uint32_t size);
 
-  /// Ends a communicator that is at rest properly, which the others must do too, within a few seconds; aborts any
-  /// other.
+  /// Finalises a communicator that is idle, which the others must do too, within a few seconds; aborts any other.
   ~NcclStream();
   NcclStream(const NcclStream&) = delete;
   NcclStream& operator=(const NcclStream&) = delete;
@@ -30,13 +29,13 @@ class NcclStream {
   ncclComm_t communicator() const { return communicator_; }
   cudaStream_t stream() const { return stream_; }
 
-  /// Whether NCCL has done what it was told last: connected, launched. Throws PeerLost.
+  /// Returns whether NCCL has done its last task: connected, launched. Throws PeerLost.
   bool ready();
 
-  /// Whether the stream is empty. Throws IoError, PeerLost.
+  /// Returns whether the stream is empty. Throws IoError, PeerLost.
   bool idle();
 
-  /// Makes kernels end, whatever they wait for, and waits a moment for that. Nothing can be done with it afterwards.
+  /// Makes kernels end, whatever they wait for, and waits a moment for that. The object is unusable afterwards.
   void abort();
 
  private:
@@ -44,8 +43,8 @@ class NcclStream {
   cudaStream_t stream_ = nullptr;
 };
 
-/// Arrays of the caller as NCCL can use them: device memory as it is, other memory by a copy on the device. Buffers are
-/// kept for the next operation: freeing one might wait for kernels that wait for other ranks.
+/// Arrays of the caller in a form that NCCL can use: device memory as it is, other memory by a copy on the device.
+/// Buffers are kept for the next operation: freeing one might wait for kernels that wait for other ranks.
 class Stage {
  public:
   explicit Stage(cudaStream_t stream) : stream_(stream) {}
@@ -53,24 +52,24 @@ class Stage {
   Stage(const Stage&) = delete;
   Stage& operator=(const Stage&) = delete;
 
-  /// Device memory that holds the elements of `array` when the stream comes to it; a copy in any case if `copied`.
+  /// Returns device memory that holds the elements of `array` at this point of the stream; always a copy if `copied`.
   const std::byte* input(const ConstArray& array, bool copied = false);
 
-  /// Device memory whose content becomes `array`'s by the next two calls.
+  /// Returns device memory whose content the next two functions copy to `array`.
   std::byte* output(const Array& array);
 
-  /// Behind the kernels in the stream.
+  /// Call it after launching the kernels.
   void begin_copy_back();
 
-  /// When the stream is empty.
+  /// Call it when the stream is empty.
   void finish_copy_back();
 
-  /// Buffers of at least so many bytes, valid until the next call: on the device, and pinned on the host.
+  /// Return buffers of at least `bytes`, valid until the next call: on the device, and pinned on the host.
   std::byte* device_scratch(std::size_t bytes) { return scratch_.device(bytes, stream_); }
   std::byte* host_scratch(std::size_t bytes) { return scratch_.host(bytes); }
 
  private:
-  /// Grows, and never gives back before its end.
+  /// Grows, and frees nothing before its end.
   struct Buffers {
     std::vector<void*> device_blocks;
     std::vector<void*> host_blocks;
@@ -90,7 +89,7 @@ class Stage {
   bool through_host_ = false;          // and from there through pinned memory
 };
 
-/// Where the memory of an array is.
+/// The kind of memory that an array is in.
 enum class Place { kDevice, kPinned, kPageable };
 Place place_of(const void* memory);
 
