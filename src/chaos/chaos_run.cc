@@ -112,7 +112,7 @@ class ChaosRun {
     report.failure = training.failure();
     report.recoveries = find_recoveries(faults_, events);
     if (!report.failure.empty()) {  // what happened after the fault that ended the run was no recovery
-      for (const PendingOperation& pending : pending_) report.recoveries[pending.number].seconds.reset();
+      for (const PendingFault& pending : pending_) report.recoveries[pending.number].seconds.reset();
     }
     report.pace = pace_of(events, options_.work.lanes);
     report.accuracy = accuracy_of(result);
@@ -136,14 +136,14 @@ class ChaosRun {
   }
 
   /// A fault from which the job has not recovered yet.
-  struct PendingOperation {
+  struct PendingFault {
     std::size_t number = 0;       // index in faults_
     std::size_t first_event = 0;  // the first that matters for it
     Deadline give_up;
   };
 
   void await_recoveries(const ObservedRun& training) {
-    std::erase_if(pending_, [&](const PendingOperation& pending) {
+    std::erase_if(pending_, [&](const PendingFault& pending) {
       const bool recovered = has_recovered(training, pending);
       if (!recovered && pending.give_up.passed()) {
         options_.say(fmt::format("  no recovery within {:.0f} s", seconds(pending.give_up.allowed())));
@@ -153,7 +153,7 @@ class ChaosRun {
   }
 
   /// Returns whether training goes on and the victim is back.
-  bool has_recovered(const ObservedRun& training, const PendingOperation& pending) {
+  bool has_recovered(const ObservedRun& training, const PendingFault& pending) {
     InjectedFault& injected = faults_[pending.number];
     if (injector_->busy() && !options_.overlap) return false;
     const bool process = injected.fault.role != FaultRole::kDisk;
@@ -186,7 +186,7 @@ class ChaosRun {
   bool may_inject(const Fault& fault) const {
     if (!options_.overlap) return pending_.empty();
     if (fault.role != FaultRole::kServer) return true;
-    return std::ranges::none_of(pending_, [&](const PendingOperation& pending) {
+    return std::ranges::none_of(pending_, [&](const PendingFault& pending) {
       return faults_[pending.number].fault.role == FaultRole::kServer;
     });
   }
@@ -226,7 +226,7 @@ class ChaosRun {
   std::vector<JobProcess> processes_;  // of the disturbed run, at the last check
   Deadline next_look_ = Deadline::in(0s);
   std::vector<InjectedFault> faults_;
-  std::vector<PendingOperation> pending_;
+  std::vector<PendingFault> pending_;
   std::optional<Deadline> victim_by_;
   std::optional<Deadline> asked_;  // deadline of a requested stop
   UsageLog usage_;

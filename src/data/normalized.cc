@@ -11,9 +11,9 @@
 namespace trireme::data {
 namespace {
 
-/// Calls `refresh_view` with the features of every sample, one sample at a time.
+/// Calls `visit` with the features of every sample, one sample at a time.
 template <typename Visit>
-void for_each_sample(const Dataset& dataset, Visit refresh_view) {
+void for_each_sample(const Dataset& dataset, Visit visit) {
   constexpr std::uint64_t kBatch = 256;
   const std::size_t elements = dataset.sample_elements();
   std::vector<std::uint64_t> indices;
@@ -23,7 +23,7 @@ void for_each_sample(const Dataset& dataset, Visit refresh_view) {
     std::iota(indices.begin(), indices.end(), first);
     dataset.read(indices, batch);
     for (std::size_t i = 0; i < batch.size(); ++i)
-      refresh_view(std::span(batch.features).subspan(i * elements, elements));
+      visit(std::span(batch.features).subspan(i * elements, elements));
   }
 }
 

@@ -21,7 +21,7 @@ net::ServiceOptions service_options(const MasterOptions& options) {
 /// The state of the job, behind a lock, with a service and a clock.
 class Master::Impl final : public net::RequestHandler {
  public:
-  explicit Impl(const MasterOptions& options) : keeper_(options, Deadline::Clock::now()) {
+  explicit Impl(const MasterOptions& options) : state_(options, Deadline::Clock::now()) {
     service_.emplace(service_options(options), *this);
     watch_ = std::jthread([this](const std::stop_token& stop) { watch(stop); });
   }
@@ -38,7 +38,7 @@ class Master::Impl final : public net::RequestHandler {
   template <typename Question>
   auto ask(Question question) const {
     const MutexLock lock(mutex_);
-    return question(keeper_);
+    return question(state_);
   }
 
   void on_request(const net::SessionPtr& session, net::InFrame frame) override {
@@ -48,31 +48,31 @@ class Master::Impl final : public net::RequestHandler {
     const auto now = Deadline::Clock::now();
     switch (header.kind) {
       case cluster::kJoin:
-        return keeper_.join(now, session, header, net::decode_message<cluster::JoinRequest>(body));
+        return state_.join(now, session, header, net::decode_message<cluster::JoinRequest>(body));
       case cluster::kHeartbeat:
         return session->reply(header,
-                              keeper_.heartbeat(now, session->id(), net::decode_message<cluster::Heartbeat>(body)));
+                              state_.heartbeat(now, session->id(), net::decode_message<cluster::Heartbeat>(body)));
       case cluster::kLease:
-        return session->reply(header, keeper_.lease(now, net::decode_message<cluster::LeaseRequest>(body)));
+        return session->reply(header, state_.lease(now, net::decode_message<cluster::LeaseRequest>(body)));
       case cluster::kStatus:
-        return session->reply(header, keeper_.status(now));
+        return session->reply(header, state_.status(now));
       case cluster::kPlan:
-        keeper_.set_plan(now, net::decode_message<cluster::Plan>(body));
+        state_.set_plan(now, net::decode_message<cluster::Plan>(body));
         break;
       case cluster::kRewind:
-        keeper_.rewind(net::decode_message<cluster::RewindRequest>(body));
+        state_.rewind(net::decode_message<cluster::RewindRequest>(body));
         break;
       case cluster::kResult:
-        keeper_.set_result(net::decode_message<cluster::ResultReport>(body));
+        state_.set_result(net::decode_message<cluster::ResultReport>(body));
         break;
       case cluster::kStop:
-        keeper_.stop(net::decode_message<cluster::StopRequest>(body));
+        state_.stop(net::decode_message<cluster::StopRequest>(body));
         break;
       case cluster::kScale:
-        keeper_.scale(now, net::decode_message<cluster::ScaleRequest>(body));
+        state_.scale(now, net::decode_message<cluster::ScaleRequest>(body));
         break;
       case cluster::kLeave:
-        keeper_.leave(now, net::decode_message<cluster::LeaveNotice>(body));
+        state_.leave(now, net::decode_message<cluster::LeaveNotice>(body));
         break;
       default:
         fail<InvalidArgument>("the master does not know request kind {}", header.kind);
@@ -82,7 +82,7 @@ class Master::Impl final : public net::RequestHandler {
 
   void on_disconnect(const net::SessionPtr& session, const std::string& /*reason*/) override {
     const MutexLock lock(mutex_);
-    keeper_.disconnected(Deadline::Clock::now(), session->id());
+    state_.disconnected(Deadline::Clock::now(), session->id());
   }
 
  private:
@@ -91,12 +91,12 @@ class Master::Impl final : public net::RequestHandler {
     while (!stop.stop_requested()) {
       sleep_for(stop, 100ms);
       const MutexLock lock(mutex_);
-      keeper_.tick(Deadline::Clock::now());
+      state_.tick(Deadline::Clock::now());
     }
   }
 
   mutable Mutex mutex_;
-  JobState keeper_ TRIREME_GUARDED_BY(mutex_);
+  JobState state_ TRIREME_GUARDED_BY(mutex_);
   std::optional<net::Service> service_;
   std::jthread watch_;
 };
