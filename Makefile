@@ -24,7 +24,7 @@ PREFIX ?= /usr/local
 MINUTES      ?= 1
 FUZZ_TARGETS ?= $(patsubst tests/fuzz/%_fuzz.cc,%,$(wildcard tests/fuzz/*_fuzz.cc))
 
-.PHONY: help demo build test test-all asan tsan fuzz bench soak check format tidy thread-safety public-headers clean deps deps-minimal programs install package
+.PHONY: help demo build test test-all run-tests asan asan-core tsan fuzz bench soak check format tidy thread-safety public-headers clean deps deps-minimal programs install package
 
 help:
 	@echo "Trireme trains neural networks on many processes."
@@ -47,6 +47,7 @@ help:
 	@echo "  make check    layers, files, documents, format: the checks that need no build"
 	@echo "  make test-all make test, the two Clang and header checks below, then the Debian packages in a clean Debian  (slow)"
 	@echo "  make asan     all tests under AddressSanitizer and UndefinedBehaviorSanitizer"
+	@echo "  make asan-core  the same without LibTorch, which is much faster"
 	@echo "  make tsan     the tests without LibTorch under ThreadSanitizer"
 	@echo "  make fuzz     search for input that breaks a reader, $(MINUTES) min for each target (MINUTES=10 FUZZ_TARGETS='csv idx')"
 	@echo "  make tidy     clang-tidy over all sources  (FILES='a.cc b.cc': only these)"
@@ -92,17 +93,21 @@ build: deps
 test: deps
 	@$(MAKE) --no-print-directory check
 	@$(MAKE) --no-print-directory build
-	@ctest --preset $(PRESET) --parallel $(JOBS)
+	@$(MAKE) --no-print-directory run-tests
 
-test-all: test
+test-all:
+	@TRIREME_TEST_ALL=1 $(MAKE) --no-print-directory test
 	@$(MAKE) --no-print-directory public-headers thread-safety
 	@tools/install_dependencies --all
 	@$(MAKE) --no-print-directory package
 	@tools/test_package build/$(PRESET)/packages
 
-asan tsan:
+asan asan-core tsan:
 	@$(MAKE) --no-print-directory build PRESET=$@
-	@ctest --preset $@ --parallel $(JOBS)
+	@$(MAKE) --no-print-directory run-tests PRESET=$@
+
+run-tests:
+	@ctest --preset $(PRESET) --parallel $(JOBS) --output-junit $(CURDIR)/build/$(PRESET)/tests.xml
 
 # What is found stays in build/fuzz: fix it, and keep the input in tests/fuzz/corpus/<target>/.
 fuzz:

@@ -31,7 +31,7 @@ if(PROJECT_IS_TOP_LEVEL)
     add_compile_options(-Wno-restrict -Wno-maybe-uninitialized)  # false alarms inside libstdc++ 12 (GCC bug 105651)
   endif()
   if(TRIREME_SANITIZE)
-    add_compile_options(-fsanitize=${TRIREME_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all -g1)
+    add_compile_options(-O1 -fsanitize=${TRIREME_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all -g1)
     add_link_options(-fsanitize=${TRIREME_SANITIZE})
     if(TRIREME_SANITIZE MATCHES thread)
       add_compile_options(-Wno-tsan)  # fences: used between processes, where ThreadSanitizer sees nothing anyway
