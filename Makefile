@@ -1,4 +1,4 @@
-# The front door. CMake does the work (CMakeLists.txt, CMakePresets.json); everything it makes is in build/<preset>.
+# The entry point. CMake does the work (CMakeLists.txt, CMakePresets.json); everything it makes is in build/<preset>.
 
 JOBS    ?= $(shell nproc)
 PRESET  ?= release
@@ -13,12 +13,12 @@ CONSISTENCY ?= bsp
 ARGS        ?=
 
 .DEFAULT_GOAL := help
-# How long `make soak` goes on, and how it trains and is disturbed meanwhile.
+# How long `make soak` runs, and its training and faults.
 SOAK_MINUTES ?= 20
 SOAK_ARGS    ?= --strategy ps -w 3 -s 2 --model mlp --data synthetic --step-ms 50 --checkpoint-every 500 \
                 --faults kill,kill,stop,slow --roles worker,server,master --every 200
 
-# Where `make install` puts Trireme; DESTDIR is put before it, for those who make packages.
+# Where `make install` puts Trireme; DESTDIR is put before it, for packaging.
 PREFIX ?= /usr/local
 # How long `make fuzz` searches, per target; which targets.
 MINUTES      ?= 1
@@ -37,23 +37,23 @@ help:
 	@echo "  make test     install what is missing, build, and run every check and test"
 	@echo "  make install  build, and install the command, the library and its headers  (PREFIX=$(PREFIX))"
 	@echo "  make package  the same as Debian packages: build/$(PRESET)/packages/*.deb"
-	@echo "  make bench    measure parameter server and all-reduce beside this machine's own speed and their peers"
-	@echo "  make soak     train for $(SOAK_MINUTES) minutes while processes are killed and stopped, and see that nothing grows"
+	@echo "  make bench    measure the parameter server and all-reduce, beside this machine's raw speed and OpenMPI and gloo"
+	@echo "  make soak     train for $(SOAK_MINUTES) minutes while processes are killed and stopped, and check for leaks"
 	@echo "                (SOAK_MINUTES=5 SOAK_ARGS='--strategy allreduce --faults kill')"
 	@echo
-	@echo "For those who change it:"
-	@echo "  make deps     install the Debian packages that all of this needs; the other targets do it, too"
+	@echo "For developers:"
+	@echo "  make deps     install the Debian packages that all of this needs; the other targets do it too"
 	@echo "  make build    build everything into build/release  (PRESET=debug: build/debug)"
-	@echo "  make check    layers, files, documents, format: the checks that need no build"
-	@echo "  make test-all make test, the two Clang and header checks below, then the Debian packages in a clean Debian  (slow)"
+	@echo "  make check    layers, files, documents, words, events, format: the checks that need no build"
+	@echo "  make test-all make test, thread-safety and public-headers, then the Debian packages in a clean Debian  (slow)"
 	@echo "  make asan     all tests under AddressSanitizer and UndefinedBehaviorSanitizer"
 	@echo "  make asan-core  the same without LibTorch, which is much faster"
 	@echo "  make tsan     the tests without LibTorch under ThreadSanitizer"
 	@echo "  make fuzz     search for input that breaks a reader, $(MINUTES) min for each target (MINUTES=10 FUZZ_TARGETS='csv idx')"
 	@echo "  make tidy     clang-tidy over all sources  (FILES='a.cc b.cc': only these)"
-	@echo "  make thread-safety   Clang's analysis of who holds which lock  (FILES: as above)"
-	@echo "  make public-headers  what users include compiles alone, and how long it takes beside LibTorch's own"
-	@echo "  make format   let clang-format lay out the sources"
+	@echo "  make thread-safety   Clang's analysis of locks  (FILES: as above)"
+	@echo "  make public-headers  check that public headers compile alone, and measure how long they take beside LibTorch's own"
+	@echo "  make format   format the sources with clang-format"
 	@echo "  make clean    remove build/"
 	@echo
 	@echo "JOBS=$(JOBS) compilers and tests run at a time. The program is build/release/bin/trireme --help."

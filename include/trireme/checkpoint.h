@@ -13,12 +13,12 @@
 
 namespace trireme {
 
-/// Writes all parameters and buffers of `module` as safetensors, with `metadata`; a reader sees the old file or the new
-/// one. Throws InvalidArgument for types that such files do not know, IoError.
+/// Writes all parameters and buffers of `module` as safetensors, with `metadata`, and replaces an existing file
+/// atomically. Throws InvalidArgument for element types that safetensors does not have, IoError.
 void save_model(const std::filesystem::path& path, const torch::nn::Module& module,
                 const std::map<std::string, std::string>& metadata = {});
 
-/// Keeps the model with the best metric so far, as safetensors: for loops of your own. One rank uses it.
+/// Keeps the model with the best metric so far in a safetensors file, for loops of your own. Use it on one rank only.
 class BestCheckpoint {
  public:
   enum class Best { kHighest, kLowest };
@@ -26,11 +26,11 @@ class BestCheckpoint {
   explicit BestCheckpoint(std::filesystem::path path, Best best = Best::kHighest)
       : path_(std::move(path)), best_(best) {}
 
-  /// Saves `module` if `metric` is better than all before; whether it was. A metric that is not a number never is.
-  /// `name` and the metric stand in the file's metadata. Throws IoError; the file is then the one before.
+  /// Saves `module` if `metric` is better than all before, and returns whether it did. NaN is never better. `name` and
+  /// the metric go into the file's metadata. Throws IoError, and then the previous file stays.
   bool offer(const torch::nn::Module& module, double metric, const std::string& name = "metric");
 
-  std::optional<double> metric() const { return metric_; }  ///< of the model in the file; nothing: there is none yet
+  std::optional<double> metric() const { return metric_; }  ///< of the model in the file; nullopt = none yet
   const std::filesystem::path& path() const { return path_; }
 
  private:

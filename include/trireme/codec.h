@@ -30,8 +30,8 @@ struct Spec {
   bool operator==(const Spec&) const = default;
 };
 
-/// The codec called `text`: none, fp16, bf16, int8, 1bit, topk:RATIO, randomk:RATIO (without a ratio: 0.01). Error
-/// feedback is not part of the text and is on. Throws InvalidArgument.
+/// Returns the codec named by `text`: none, fp16, bf16, int8, 1bit, topk:RATIO, randomk:RATIO (without a ratio: 0.01).
+/// Error feedback is not part of the text and is on. Throws InvalidArgument.
 Spec parse_spec(std::string_view text);
 /// The inverse of `parse_spec`.
 std::string to_string(const Spec& spec);

@@ -61,7 +61,8 @@ struct DTypeOf<std::int64_t> {
   static constexpr DType value = DType::kI64;
 };
 
-/// Elements to read: memory of the caller, of any alignment. Made from a span, or by hand for 16-bit floats.
+/// Elements to read: the caller's memory, at any alignment. Converts from a span; 16-bit floats need the constructor
+/// that takes a DType.
 struct ConstArray {
   DType dtype = DType::kF32;
   const std::byte* data = nullptr;
@@ -113,7 +114,7 @@ std::string_view name_of(OperationKind kind);
 /// How an operation moves its data. `TRIREME_TRACE_ALGORITHMS=1` logs what was chosen, and why.
 enum class Algorithm : std::uint8_t {
   kAuto,             ///< chosen from size, ranks and topology
-  kOneShot,          ///< everybody reads everything: one round, for small data
+  kOneShot,          ///< every rank reads all data: one round, for small data
   kDirect,           ///< each rank owns a slice, sums it in lane order, and gives it to all: two rounds
   kInPlace,          ///< direct on buffers that all ranks share: no copy
   kTree,             ///< along the binomial tree: few messages, for small data on many ranks
@@ -129,17 +130,17 @@ Algorithm parse_algorithm(const std::string& name);
 
 struct ReduceOptions {
   ReduceOp op = ReduceOp::kSum;
-  /// What each rank's values are a partial sum of: a subtree of the summation tree (LaneRange) for each rank, in
-  /// lane order; the same on all ranks. Empty: rank i holds lane i. The result then depends on lanes alone, bit for
-  /// bit, not on how many ranks share them.
+  /// The lanes that each rank's values are a sum of: one subtree of the summation tree (LaneRange) per rank, in lane
+  /// order; the same on all ranks. Empty: rank i holds lane i. The result then depends on the lanes only, bit for bit,
+  /// not on how many ranks share them.
   std::vector<LaneRange> lanes = {};
   Algorithm algorithm = Algorithm::kAuto;
   bool any_order = false;  ///< allow algorithms whose sums depend on the number of ranks (ring)
 };
 
-/// What to do, as a value: `Communicator::run` does it, `Communicator::start` does it in the background. The memory
-/// stays the caller's, and must stay as it is until the operation has ended. Input and output are the same memory (in
-/// place) or do not overlap.
+/// A collective operation as a value: `Communicator::run` carries it out, `Communicator::start` in the background. The
+/// caller owns the memory, and must leave it valid and unchanged until the operation has ended. Input and output are
+/// the same memory (in place) or do not overlap.
 struct Operation {
   OperationKind kind = OperationKind::kBarrier;
   ConstArray in = {};
@@ -177,31 +178,31 @@ Operation scatter(ConstArray in, Array out, Rank root = 0, std::vector<std::size
 /// Part j of rank i's `in` becomes part i of rank j's `out`: equal parts, or as counted.
 Operation all_to_all(ConstArray in, Array out, std::vector<std::size_t> to = {}, std::vector<std::size_t> from = {});
 
-/// Done when `peer` has received it.
+/// Ends when `peer` has received the data.
 Operation send(ConstArray data, Rank peer);
 Operation recv(Array data, Rank peer);
 
-/// Nobody goes on before everybody is here.
+/// Ends when all ranks have called it.
 Operation barrier();
 
-/// What a rank has moved.
+/// How much data a rank has moved.
 struct Traffic {
   std::uint64_t operations = 0;
   std::uint64_t sent_bytes = 0;    ///< to ranks on other hosts, or over TCP and TLS on this one
   std::uint64_t shared_bytes = 0;  ///< read from, or written to, other ranks' memory
 };
 
-/// An operation on its way.
+/// An operation that was started in the background.
 class Handle {
  public:
   Handle() = default;
 
-  /// Waits until it has ended. Throws what went wrong in it (again and again, if asked again), Timeout if `deadline`
-  /// passes first (the operation goes on, and ends by its own deadline).
+  /// Waits until it has ended. Throws its failure (on every call), or Timeout if `deadline` passes first; the operation
+  /// then continues until its own deadline.
   void wait(Deadline deadline);
   void wait();
 
-  /// Whether it has ended, well or not.
+  /// Returns whether it has ended, successfully or not.
   bool poll() const;
 
   bool valid() const { return state_ != nullptr; }
@@ -215,30 +216,33 @@ class Handle {
 
 /// The members of one view as equals: collective operations among them, matched by the order of the calls.
 ///
-///   collective::Communicator& ranks = job->ranks();             // under `trireme run`; see job.h
-///   const auto ranks = collective::connect({.rank = 0, .addresses = {"a:4801", "b:4801"}, .secret = secret});  // or
-///   so ranks.run(all_reduce(std::span(gradient))); Handle busy = ranks.start(all_reduce(std::span(bucket)));  ...
-///   busy.wait(); ranks.run({send(ConstArray(a), 1), recv(Array(b), 1)});    // a group: all of them make progress
-///   together
+///     collective::Communicator& ranks = job->ranks();  // under `trireme run`; see job.h
+///
+///     ranks.run(all_reduce(std::span(gradient)));                // blocking, in place
+///     Handle busy = ranks.start(all_reduce(std::span(bucket)));  // in the background
+///     busy.wait();
+///     ranks.run({send(ConstArray(a), 1), recv(Array(b), 1)});    // a group: all of them make progress together
+///
+/// Without a launcher: collective::connect({.rank = 0, .addresses = {"a:4801", "b:4801"}, .secret = secret}).
 ///
 /// Thread-safe; threads that share one communicator must call in the same order on all ranks.
 ///
-/// A failure: PeerLost (a rank died; all others hear of it in under a second) and Timeout (a rank is silent; it is
-/// named) abort the group: every later call throws PeerLost with that reason until `reconfigure`. InvalidArgument
-/// (ranks asked for different things; both are named, on every rank) leaves the group usable.
+/// Failures: PeerLost (a rank died; all others learn of it in under a second) and Timeout (a rank is silent; the
+/// message names it) abort the group: every later call throws PeerLost with that reason until `reconfigure`.
+/// InvalidArgument (ranks asked for different things; both are named, on every rank) leaves the group usable.
 class Communicator {
  public:
-  /// Connects to all members; blocks until all are here. Throws Timeout naming who is missing, PeerLost,
-  /// Unauthenticated. `endpoint` outlives the communicator.
+  /// Connects to all members; blocks until all are connected. Throws Timeout naming the missing ranks, PeerLost,
+  /// Unauthenticated. `endpoint` must outlive the communicator.
   Communicator(Endpoint& endpoint, CommunicatorOptions options);
   Communicator(std::shared_ptr<Endpoint> endpoint, CommunicatorOptions options);
 
-  /// On another engine that already knows its ranks: MPI, NCCL.
+  /// Uses another engine, whose ranks are already connected: MPI, NCCL.
   explicit Communicator(std::unique_ptr<Backend> backend);
   Communicator(std::unique_ptr<Backend> backend, CommunicatorOptions options);
 
-  /// Operations that have not begun are dropped, one in progress is aborted. The others hear that this rank left, and
-  /// can still finish what it has finished.
+  /// Operations that have not begun are dropped, one in progress is aborted. The others learn that this rank left, and
+  /// can still complete the operations that it has completed.
   ~Communicator();
 
   Rank rank() const;
@@ -247,9 +251,9 @@ class Communicator {
 
   /// Carries out `operation` with all ranks of the group, or the two of a send and recv; blocks until this rank's part
   /// is done: its memory is then the caller's again. `deadline` counts from the call (by default 30 s, 10 minutes
-  /// within a job). With nothing started before it a collective runs on the caller's thread; otherwise, and for
-  /// messages, in the background, in its turn. Thread-safe; calls are matched by their order, which must be the same on
-  /// all ranks.
+  /// within a job). A collective runs on the caller's thread if no started operation is pending; otherwise it runs in
+  /// the background, in order, as messages always do. Thread-safe; calls are matched by their order, which must be the
+  /// same on all ranks.
   ///
   /// Throws InvalidArgument if the operation is invalid by itself (nothing was sent) or the ranks asked for different
   /// things (all of them throw); the group stays usable. Throws PeerLost if a rank is gone or the group is aborted,
@@ -269,30 +273,30 @@ class Communicator {
   /// later comes out of Handle::wait.
   Handle start(Operation operation);
 
-  /// Memory that the ranks of this host share: what lies in it is reduced in place. Zeroed. A collective call: all
-  /// ranks ask for the same size, in the same order. Lives until the last user is gone, also after the communicator.
-  /// Private memory where there is nobody to share with.
+  /// Returns zeroed memory that the ranks of this host share; data in it is reduced in place. A collective call: all
+  /// ranks ask for the same size, in the same order. The memory lives until its last user is gone, even after the
+  /// communicator. It is private where there is no other rank to share it with.
   std::shared_ptr<std::byte> allocate(std::size_t bytes);
 
   /// A communicator over some of the ranks (strictly ascending, this one among them), which are numbered anew in that
   /// order. Called by these ranks only, with the same name.
   std::unique_ptr<Communicator> subgroup(const std::string& name, const std::vector<Rank>& ranks);
 
-  /// Makes the operation in progress, and all later ones, fail with PeerLost for this reason; from any thread.
+  /// Makes the operation in progress, and all later ones, fail with PeerLost and this reason. May be called from any
+  /// thread.
   void abort(const std::string& reason);
 
-  /// Goes on with the members of another view. Drops what was not finished; shared memory allocated before is private
-  /// to each rank from now on. Throws as the constructor does; then the group stays broken until this works, in a later
-  /// view.
+  /// Continues with the members of another view. Drops unfinished operations; shared memory allocated before becomes
+  /// private to each rank. Throws as the constructor does; the group then stays broken until a later call succeeds.
   void reconfigure(Rank rank, View view, std::vector<net::Address> members);
 
-  /// Who is told of each collective in the background when it is over, and when it began and ended; on another thread.
-  /// Set before the first one, or never.
+  /// Called on another thread when a background collective is over, with the times at which it began and ended. Set it
+  /// before the first operation, or not at all.
   using Observer = std::function<void(const Operation& operation, Deadline::Clock::time_point began,
                                       Deadline::Clock::time_point ended)>;
   void set_observer(Observer observer);
 
-  /// What was moved so far by this rank.
+  /// Returns what this rank has moved so far.
   Traffic traffic() const;
 
   /// How the ranks are connected: "shm", "tcp", "tls", "shm+tls", "alone".
@@ -300,7 +304,7 @@ class Communicator {
 
  private:
   class Engine;
-  std::shared_ptr<Endpoint> endpoint_;  // null: somebody else's
+  std::shared_ptr<Endpoint> endpoint_;  // null: owned by the caller
   std::unique_ptr<Engine> engine_;
 };
 
@@ -313,9 +317,9 @@ struct ConnectOptions {
   std::chrono::milliseconds deadline{30000};  ///< of each operation
 };
 
-/// Finds the other ranks at addresses that all know, without a launcher or a master. Blocks until all are here. Throws
-/// Timeout naming who is missing, PeerLost, Unauthenticated, InvalidArgument (rank, addresses), IoError (the port is
-/// taken).
+/// Finds the other ranks at addresses that all know, without a launcher or a master. Blocks until all are connected.
+/// Throws Timeout naming the missing ranks, PeerLost, Unauthenticated, InvalidArgument (rank, addresses), IoError (the
+/// port is taken).
 std::unique_ptr<Communicator> connect(const ConnectOptions& options);
 
 }  // namespace trireme::collective

@@ -1,7 +1,7 @@
 #pragma once
 
-// Samples: what they are, where they come from, and views of them. Which of them a worker reads in which step is a
-// sampler's to say (sampler.h).
+// Samples: what they are, where they come from, and views of them. A sampler (sampler.h) decides which of them a worker
+// reads in which step.
 
 #include <concepts>
 #include <cstddef>
@@ -63,7 +63,7 @@ class Dataset {
   std::string summary() const;
 };
 
-/// What one trains on and what one measures on.
+/// A training set and a test set.
 struct Split {
   std::shared_ptr<const Dataset> train = {};
   std::shared_ptr<const Dataset> test = {};
@@ -71,17 +71,17 @@ struct Split {
 
 // ---- Sources.
 
-/// Places that hold the same file, or the same files, in the order in which they are tried. That they are the same is
-/// the user's word: what is read from one is not compared with the others. Never empty; immutable.
+/// Places that hold the same file, or the same files, in the order in which they are tried. The user guarantees that
+/// they are the same; contents are not compared. Never empty; immutable.
 class Mirrors {
  public:
   /// A single place, the usual case.
   template <std::convertible_to<std::filesystem::path> Path>
-  Mirrors(Path only)  // NOLINT(google-explicit-constructor): a path is wanted wherever replicas are
+  Mirrors(Path only)  // NOLINT(google-explicit-constructor): a single path is accepted wherever mirrors are
       : places_{std::filesystem::path(std::move(only))} {}
 
-  /// From "a,b". A comma always separates: a path with a comma in it cannot be named so. Throws InvalidArgument if a
-  /// part is empty.
+  /// Parses "a,b". A comma always separates, so a path with a comma in it is not possible here. Throws InvalidArgument
+  /// if a part is empty.
   static Mirrors parse(std::string_view text);
 
   const std::vector<std::filesystem::path>& places() const { return places_; }
@@ -95,7 +95,7 @@ class Mirrors {
   std::vector<std::filesystem::path> places_;
 };
 
-/// Samples that somebody already has as numbers in memory.
+/// Samples that are already in memory as numbers.
 class MemoryDataset : public Dataset {
  public:
   struct Content {
@@ -133,11 +133,11 @@ struct IdxOptions {
 };
 
 /// Grey images and their labels from two IDX files (the format of MNIST), each plain or gzip, whatever its name. Each
-/// is read from the first of its replicas that is sound (see read_any); images are sound if they are as many
-/// as the labels.
+/// is read from the first of its mirrors that is sound (see read_any); images are sound if there are as many of them as
+/// labels.
 ///
 /// Keeps one byte per pixel and converts on read. Sample shape {1, rows, columns}. Memory stays within what the files
-/// really hold: sizes in a header are believed only as far as the file can back them.
+/// really hold: a size in a header is trusted only as far as the file is long enough for it.
 /// Throws IoError if a file cannot be read, Corrupt if one is malformed or they do not belong together (the message
 /// names file, offset, and what was expected), InvalidArgument for bad options.
 std::shared_ptr<const Dataset> load_idx(const Mirrors& images, const Mirrors& labels, const IdxOptions& options = {});
@@ -169,7 +169,7 @@ struct CsvOptions {
 /// A table of numbers, one sample per row, from a CSV file (plain or gzip), wholly in memory as floats.
 ///
 /// Every column but the label's is a feature. Labels are whole numbers from 0. Read from the first of the file's
-/// mirrors that is sound (see read_any); a plain file has no checksum, so one that lost whole rows is.
+/// mirrors that is sound (see read_any); a plain file has no checksum, so one that lost whole rows counts as sound.
 /// Throws IoError if the file cannot be read; Corrupt, naming file, line, column and what was expected, for ragged
 /// rows and whatever is not a finite number; InvalidArgument for options that do not fit the file.
 std::shared_ptr<const Dataset> load_csv(const Mirrors& files, const CsvOptions& options = {});

@@ -7,7 +7,7 @@ namespace trireme {
 
 using namespace std::chrono_literals;
 
-/// A moment until which somebody is willing to wait. Every wait in Trireme takes one.
+/// The time until which a caller is willing to wait. Every wait in Trireme takes one.
 class Deadline {
  public:
   using Clock = std::chrono::steady_clock;
@@ -30,7 +30,7 @@ class Deadline {
   Clock::duration allowed_;
 };
 
-/// Seconds as a floating number, for rates and reports.
+/// Seconds as a double, for rates and reports.
 inline double seconds(std::chrono::steady_clock::duration time) { return std::chrono::duration<double>(time).count(); }
 
 }  // namespace trireme

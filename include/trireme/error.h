@@ -28,13 +28,13 @@ class StaleView : public Error {
   using Error::Error;
 };
 
-/// The caller, a flag or a peer's request asks for something that cannot be.
+/// The caller, a flag or a peer's request asks for something invalid.
 class InvalidArgument : public Error {
  public:
   using Error::Error;
 };
 
-/// Bytes are not what they should be: a file, a frame, a checksum.
+/// Data is malformed or damaged: a file, a frame, a checksum.
 class Corrupt : public Error {
  public:
   using Error::Error;

@@ -22,36 +22,36 @@ class JobSession;
 /// Under `trireme run` (or TF_CONFIG) it joins the job it was started for. Started by hand, it is a job of its own: one
 /// worker, with master and server as threads of this process, so the same program runs everywhere.
 ///
-/// Workers may come and go while a `Trainer` is at work: the numbers below are those of the present view. Thread-safe,
-/// but for `ranks`.
+/// Workers may join and leave while a `Trainer` runs: the numbers below are those of the current view. Thread-safe,
+/// except for `ranks`.
 class Job {
  public:
-  /// Blocks until all workers and servers are here. Throws InvalidArgument (an environment variable), Timeout or
-  /// PeerLost (nobody there), Unauthenticated.
+  /// Blocks until all workers and servers have joined. Throws InvalidArgument (an environment variable is invalid),
+  /// Timeout or PeerLost (the master or a member is missing), Unauthenticated.
   static std::unique_ptr<Job> join();
 
   explicit Job(std::unique_ptr<JobSession> session);  ///< for Trireme itself
   ~Job();
 
-  Rank rank() const;                          ///< this worker's place among those of the present view
-  std::uint32_t workers() const;              ///< how many these are
+  Rank rank() const;                          ///< this worker's position among those of the current view
+  std::uint32_t workers() const;              ///< how many there are in it
   bool chief() const { return rank() == 0; }  ///< the one that prints, evaluates and saves
   bool alone() const;                         ///< not started by a launcher: there is no other process
-  std::uint32_t slot() const;  ///< which of the job's worker processes this is: stays, whoever comes and goes
+  std::uint32_t slot() const;  ///< which of the job's worker processes this is; does not change with the view
 
-  /// All workers as equals: see collective.h. The first call connects to them and blocks until all have made it; it
-  /// throws Timeout naming who is missing, PeerLost. The failure of the job makes what they do together fail with its
-  /// reason. Called by one thread. Not together with a Trainer.
+  /// All workers as equals: see collective.h. The first call connects to them and blocks until all are connected; it
+  /// throws Timeout naming the missing ranks, PeerLost. When the job fails, their operations fail with its reason. Not
+  /// thread-safe. Not to be used together with a Trainer.
   collective::Communicator& ranks();
 
-  /// Where this run leaves its files; on the chief, who writes them. Elsewhere perhaps nullopt.
+  /// Returns the folder for the files of this run, which the chief writes; on other workers perhaps nullopt.
   std::optional<std::filesystem::path> folder() const;
 
-  /// Whether the job is asked to end after the current step: Ctrl-C, `trireme stop`.
+  /// Returns whether the job was asked to end after the current step: Ctrl-C, `trireme stop`.
   bool stop_requested() const;
 
-  /// Tells the master that this worker's work is done: its end is then no failure. Throws PeerLost if the master is
-  /// gone. Trainer::fit and dist::World::finish do it by themselves.
+  /// Tells the master that this worker is done, so that its exit does not count as a failure. Throws PeerLost if the
+  /// master is gone. Trainer::fit and dist::World::finish do this themselves.
   void leave();
 
   JobSession& session() { return *session_; }  ///< for Trireme itself

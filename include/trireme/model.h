@@ -30,11 +30,11 @@ struct NamedParameter {
   torch::Tensor tensor = {};  ///< the module's own, not a copy
 };
 
-/// The parameters of `module` that want gradients, in the order of registration. One that is registered under several
-/// names (tied weights) counts once, under its first name.
+/// Returns the parameters of `module` that require gradients, in the order of registration. One that is registered
+/// under several names (tied weights) counts once, under its first name.
 std::vector<NamedParameter> trainable_parameters(const torch::nn::Module& module);
 
-/// The networks that come with Trireme, by name.
+/// Returns the names of the networks that come with Trireme.
 std::vector<std::string> model_names();
 
 /// Builds the network `name` for samples of `shape` and `classes` classes. Its initial parameters come from torch's

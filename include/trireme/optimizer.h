@@ -8,11 +8,12 @@
 
 namespace trireme::optim {
 
-/// How an averaged gradient changes the parameters. Numerics follow `torch::optim`; FTRL, which torch has not, follows
-/// McMahan et al. 2013, "Ad Click Prediction: a View from the Trenches" (FTRL-Proximal).
+/// How an averaged gradient changes the parameters. Numerics follow `torch::optim`; FTRL, which torch does not have,
+/// follows McMahan et al. 2013, "Ad Click Prediction: a View from the Trenches" (FTRL-Proximal).
 enum class Rule { kSgd, kMomentum, kNesterov, kAdagrad, kRmsProp, kAdam, kAdamW, kFtrl };
 
-/// The rule called `text` (sgd, momentum, nesterov, adagrad, rmsprop, adam, adamw, ftrl). Throws InvalidArgument.
+/// Returns the rule named by `text` (sgd, momentum, nesterov, adagrad, rmsprop, adam, adamw, ftrl). Throws
+/// InvalidArgument.
 Rule parse_rule(std::string_view text);
 std::string_view to_string(Rule rule);
 
@@ -20,7 +21,7 @@ std::string_view to_string(Rule rule);
 /// taken from a float would already be wrong in the fifth digit.
 struct UpdateConfig {
   Rule rule = Rule::kSgd;
-  double momentum = 0.9;  ///< momentum, nesterov: what is kept of the last step
+  double momentum = 0.9;  ///< momentum, nesterov: the share of the last step that is kept
   double dampening = 0;   ///< momentum: the gradient enters the buffer times (1 - dampening)
   double alpha = 0.99;    ///< rmsprop: decay of the mean square
   double beta1 = 0.9;     ///< adam, adamw: decay of the mean
@@ -37,7 +38,7 @@ using Schedule = std::function<double(Step step)>;
 
 struct ScheduleOptions {
   std::string shape = "constant";  ///< constant, cosine, linear, or step:<every epochs>:<factor>
-  Step warmup = 0;                 ///< steps over which the rate rises from almost nothing
+  Step warmup = 0;                 ///< steps over which the rate rises from almost zero
   Step steps = 0;                  ///< length of the run: where cosine and linear reach zero
   Step steps_per_epoch = 1;
 };

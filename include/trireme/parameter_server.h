@@ -42,9 +42,9 @@ struct ParameterTablesOptions {
   codec::Spec codec = {};              ///< how gradients travel; see codec::parse_spec
 };
 
-/// What a push stands for.
+/// What the gradients of a push represent.
 struct PushOptions {
-  double samples = 1;  ///< that its gradients are summed over: the update takes the mean over all workers' samples
+  double samples = 1;  ///< the gradients are summed over this many; the update takes the mean over all workers' samples
   double lr = 0;       ///< learning rate of this step; 0 = that of the tables
 };
 
@@ -52,15 +52,15 @@ struct PushOptions {
 struct PushResult {
   Step version = 0;     ///< updates that the parameters have seen; with ssp and asp every worker's push makes one
   bool counted = true;  ///< false: it came too late to count (bsp with backup workers)
-  bool stop = false;    ///< the job is asked to end: make no further step
+  bool stop = false;    ///< the job was asked to end: make no further step
 };
 
 /// Tables of parameters on the servers of a job, as one of its workers uses them. All workers name the same tables with
-/// the same options. Used by one thread; moves with the job from view to view by itself. `job` outlives it.
+/// the same options. Not thread-safe. Follows the job from view to view by itself. `job` must outlive it.
 class ParameterTables {
  public:
-  /// Agrees with the servers on the tables; blocks until they answer. Throws InvalidArgument (no servers in this job,
-  /// no tables, other workers named others), PeerLost, Timeout.
+  /// Agrees with the servers on the tables; blocks until they answer. Throws InvalidArgument (the job has no servers,
+  /// no tables are given, or other workers named different ones), PeerLost, Timeout.
   ParameterTables(Job& job, std::vector<Table> tables, ParameterTablesOptions options = {});
   ~ParameterTables();
 
@@ -70,31 +70,31 @@ class ParameterTables {
   std::span<float> parameters(std::string_view table);
   std::span<float> gradients(std::string_view table);
 
-  /// Makes what the chief's tables hold the initial values, unless the servers have some already: a worker that comes
-  /// later gets theirs. Every worker calls it once, before anything else; blocks until the values are there. Returns
-  /// their version. Throws PeerLost, Timeout.
+  /// Makes the contents of the chief's tables the initial values, unless the servers already have values: a worker that
+  /// joins later gets those. Every worker calls it once, before anything else; blocks until the values are there.
+  /// Returns their version. Throws PeerLost, Timeout.
   Step initialise();
 
-  /// Fetches all parameters as they are now, and returns their version. Throws PeerLost, Timeout.
+  /// Fetches the current values of all parameters, and returns their version. Throws PeerLost, Timeout.
   Step pull();
 
-  /// Sends the gradients of all tables; returns at once. The gradients must stay as they are, and the parameters
-  /// unused, until `wait`. Throws InvalidArgument if the last push was not waited for.
+  /// Sends the gradients of all tables; returns at once. Until `wait`, the gradients must not change and the parameters
+  /// must not be used. Throws InvalidArgument if the last push was not waited for.
   void push(const PushOptions& options = {});
 
   /// Waits until the servers have made the update and the new parameters are here. With bsp that is when all workers
   /// have pushed; with ssp a worker that is too far ahead is held back here.
   ///
-  /// When a server or another worker dies meanwhile, it goes on with the others in the next view and pushes again; the
+  /// If a server or another worker dies meanwhile, it continues with the others in the next view and pushes again; the
   /// push counts once. Throws InvalidArgument if there was no push or the parameters are lost (the only copy died),
   /// PeerLost if the job has ended, Timeout.
   PushResult wait();
 
-  /// This worker will push no more; then `Job::leave` is done too. Throws PeerLost.
+  /// Ends this worker's part: it will push no more. Includes `Job::leave`. Throws PeerLost.
   void leave();
 
   Step version() const;             ///< of the parameters that are here
-  std::size_t bytes_moved() const;  ///< pushed and pulled so far, as they travelled
+  std::size_t bytes_moved() const;  ///< pushed and pulled so far, as sent
 
  private:
   class Impl;

@@ -18,8 +18,8 @@ struct SamplerConfig {
 
 /// Which samples each lane of each step sees.
 ///
-/// Depends on the config alone: neither on the number of workers nor on what was asked before. So any worker can take
-/// over any lane, and the step number is the whole cursor. Each epoch visits each sample exactly once.
+/// Depends on the config only, neither on the number of workers nor on earlier calls. So any worker can take over any
+/// lane, and the step number alone is the position in the data. Each epoch visits each sample exactly once.
 /// Thread-safe. Keeps the order of one epoch (8 bytes per sample) if it shuffles; threads that work in different
 /// epochs at the same time make it shuffle over and over.
 class Sampler {

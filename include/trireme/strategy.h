@@ -11,7 +11,7 @@
 
 namespace trireme::cluster {
 
-/// How often workers that take steps of their own (local SGD) meet, and what they make of their parameters then.
+/// How often workers that take steps of their own (local SGD) synchronise, and how they combine their parameters then.
 struct LocalSgdChoice {
   enum class Outer {
     kNone,      ///< the mean of all workers' parameters
@@ -20,7 +20,7 @@ struct LocalSgdChoice {
     kNesterov,  ///< with Nesterov's: DiLoCo (Douillard et al. 2023)
   };
 
-  Step steps = 16;  ///< of its own that a worker takes between two meetings; at least 1
+  Step steps = 16;  ///< that a worker takes on its own between two synchronisations; at least 1
   Outer outer = Outer::kNone;
   double outer_lr = 0.7;
   double outer_momentum = 0.9;
@@ -32,14 +32,15 @@ struct LocalSgdChoice {
   bool operator==(const LocalSgdChoice&) const = default;
 };
 
-/// What stands after "local-sgd:": "16", "16,outer=nesterov,outer-lr=0.7,outer-momentum=0.9", "16,elastic=0.5". Throws
-/// InvalidArgument that says what was expected.
+/// Parses what follows "local-sgd:": "16", "16,outer=nesterov,outer-lr=0.7,outer-momentum=0.9", "16,elastic=0.5".
+/// Throws InvalidArgument that says what was expected.
 LocalSgdChoice parse_local_sgd(std::string_view text);
 
 /// The inverse; settings that the choice does not use are left out.
 std::string to_string(const LocalSgdChoice& choice);
 
-/// How gradients become one update: which strategy is meant, and so who has to take part. train/ has the strategies.
+/// How gradients become one update: the chosen strategy, and so which roles the job needs. train/ implements the
+/// strategies.
 struct StrategyChoice {
   enum class Kind {
     kParameterServer,  ///< parameters on servers
@@ -56,31 +57,30 @@ struct StrategyChoice {
 };
 
 /// "ps", "allreduce", "local-sgd:16" (more after a comma: see parse_local_sgd), "central". Throws InvalidArgument that
-/// says which of these was meant.
+/// lists these and suggests one.
 StrategyChoice parse_strategy(const std::string& text);
 std::string to_string(const StrategyChoice& choice);
 
-/// What becomes of a model's buffers (batch-norm statistics) after a step of workers that hold the parameters
-/// themselves.
+/// What happens to a model's buffers (batch-norm statistics) after a step, where the workers hold the parameters.
 enum class BufferPolicy {
-  kAverage,    ///< each lane starts from the same ones; the new ones are the mean over lanes, whoever computed them
-  kBroadcast,  ///< everybody takes the chief's
+  kAverage,    ///< each lane starts from the same values; the new ones are the mean over all lanes
+  kBroadcast,  ///< all workers take the chief's
   kOwn,        ///< each worker keeps its own; the chief's are evaluated and saved
 };
 
-/// "average", "broadcast", "own". Throws InvalidArgument that says which of these was meant.
+/// "average", "broadcast", "own". Throws InvalidArgument that lists these and suggests one.
 BufferPolicy parse_buffers(const std::string& text);
 
 }  // namespace trireme::cluster
 
 namespace trireme::ps {
 
-/// When a gradient takes effect, and who has to wait for whom.
+/// When a gradient takes effect, and which workers wait for which.
 struct Consistency {
   enum class Mode {
     kBsp,  ///< bulk synchronous: one update from all workers' gradients of a step; all go on together
-    kSsp,  ///< stale synchronous (Ho et al. 2013): each gradient at once; nobody more than `slack` clocks ahead
-    kAsp,  ///< asynchronous: each gradient at once; nobody waits
+    kSsp,  ///< stale synchronous (Ho et al. 2013): gradients apply at once; no worker is more than `slack` clocks ahead
+    kAsp,  ///< asynchronous: gradients apply at once; no worker waits
   };
 
   Mode mode = Mode::kBsp;
@@ -92,7 +92,7 @@ struct Consistency {
   bool operator==(const Consistency&) const = default;
 };
 
-/// "bsp", "ssp:4", "asp". Throws InvalidArgument that says which of these was meant.
+/// "bsp", "ssp:4", "asp". Throws InvalidArgument that lists these and suggests one.
 Consistency parse_consistency(const std::string& text);
 std::string to_string(const Consistency& consistency);
 

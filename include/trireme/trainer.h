@@ -28,8 +28,8 @@ namespace trireme {
 /// What a strategy has moved on behalf of one worker.
 struct Communication {
   std::uint64_t wire_bytes = 0;   ///< sent over the network, or read from other processes' memory
-  std::uint64_t plain_bytes = 0;  ///< about what it would have been with all gradients, as floats, in each step
-  double encode_seconds = 0;      ///< spent to make gradients smaller
+  std::uint64_t plain_bytes = 0;  ///< roughly what it would be if every step sent all gradients as floats
+  double encode_seconds = 0;      ///< spent on encoding gradients
 };
 
 /// Loss and accuracy over a whole dataset.
@@ -102,21 +102,21 @@ std::shared_ptr<Callback> limit_time(std::chrono::milliseconds limit);
 /// Stops once an evaluation reaches this accuracy.
 std::shared_ptr<Callback> stop_at_accuracy(double accuracy);
 
-/// With Trainer: the model of the evaluation with the highest test accuracy so far (or the lowest loss).
+/// With Trainer: saves the model of the evaluation with the highest test accuracy so far (or the lowest loss).
 enum class BestBy { kAccuracy, kLoss };
 std::shared_ptr<Callback> save_best(const std::filesystem::path& path, BestBy by = BestBy::kAccuracy);
 
 struct CheckpointOptions {
   std::optional<Step> every = {};      ///< steps; nullopt = once per epoch, 0 = never, not even at the end
-  std::uint32_t keep_last = 3;         ///< how many stay
-  std::uint32_t keep_best = 1;         ///< and these of the best test accuracy
-  std::uint64_t bytes_per_second = 0;  ///< at most, per process; 0 = as fast as the disk takes it
+  std::uint32_t keep_last = 3;         ///< how many are kept
+  std::uint32_t keep_best = 1;         ///< besides these: how many of the best test accuracy
+  std::uint64_t bytes_per_second = 0;  ///< at most, per process; 0 = no limit
 };
 
 /// Mean loss of a batch: (output, target) -> scalar.
 using Loss = std::function<torch::Tensor(const torch::Tensor& output, const torch::Tensor& target)>;
 
-/// How many samples of a batch are right: (output, target) -> count.
+/// How many samples of a batch are predicted correctly: (output, target) -> count.
 using Metric = std::function<double(const torch::Tensor& output, const torch::Tensor& target)>;
 
 Loss cross_entropy();
@@ -127,7 +127,7 @@ struct TrainOptions {
   std::uint64_t epochs = 1;  ///< how long; `steps` overrides it
   Step steps = 0;
   Lane lanes = 0;                ///< slices of the batch; 0 = one per worker. The result depends on it, not on workers
-  std::uint32_t accumulate = 1;  ///< each lane is computed in so many parts: only one of them has to fit in memory
+  std::uint32_t accumulate = 1;  ///< each lane is computed in this many parts, of which only one has to fit in memory
   std::uint64_t seed = 1;
 
   optim::UpdateConfig optimizer{.rule = optim::Rule::kAdam};
@@ -150,31 +150,32 @@ struct TrainOptions {
   int threads = 0;      ///< of LibTorch; 0 = (cores - 1) / lanes: by lanes, so that results do not depend on
                         ///< workers; one core is left to servers and the network
   Step log_every = 10;  ///< steps per row of metrics
-  bool evaluate_each_epoch = true;          ///< else only at the end
-  double slowdown = 1;                      ///< experiments: this worker takes so many times as long for its gradients
-  std::chrono::milliseconds least_step{0};  ///< experiments: no step takes less
+  bool evaluate_each_epoch = true;  ///< else only at the end
+  double slowdown = 1;              ///< experiments: this worker takes this many times as long for its gradients
+  std::chrono::milliseconds least_step{0};  ///< experiments: minimum duration of a step
 
-  CheckpointOptions checkpoint = {};  ///< in the run folder; a run that is started there again goes on from the newest
+  CheckpointOptions checkpoint = {};  ///< in the run folder; a run restarted there continues from the newest
 
   bool balance = false;      ///< lanes move from slow workers to fast ones; the result stays the same
-  bool timeline = false;     ///< each worker writes what it did when into the run folder
-  bool trace_steps = false;  ///< and which step it began and ended when, so that its death loses nothing of that
+  bool timeline = false;     ///< each worker writes a timeline of its work into the run folder
+  bool trace_steps = false;  ///< and a trace of when its steps began and ended, complete even if it dies
 
   std::vector<std::shared_ptr<Callback>> callbacks = {};  ///< besides the usual files; run on the chief
 };
 
-/// Trains a model with everybody else in the job.
+/// Trains a model together with all other workers of the job.
 ///
 ///   auto job = trireme::Job::join();
 ///   trireme::Trainer trainer(*job, net, {.epochs = 5, .lr = 1e-3});
 ///   trainer.fit(train, test);
 class Trainer {
  public:
-  /// Throws InvalidArgument if the options make no sense together.
+  /// Throws InvalidArgument if the options contradict each other.
   Trainer(Job& job, Model model, TrainOptions options);
 
   /// Trains until the plan, a callback or the master ends it, then evaluates on `test` (null = not at all) and saves.
-  /// All workers call it with the same arguments. On the chief the result is complete; the others know steps and time.
+  /// All workers call it with the same arguments. On the chief the result is complete; on the others it has only steps
+  /// and time.
   TrainResult fit(std::shared_ptr<const data::Dataset> train, std::shared_ptr<const data::Dataset> test = nullptr);
 
  private:

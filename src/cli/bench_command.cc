@@ -27,7 +27,7 @@ void add_checkpoint(CLI::App& bench, Action& action) {
 }
 
 void add_recover(CLI::App& bench, Action& action) {
-  auto* command = bench.add_subcommand("recover", "how soon training goes on after a process was killed or stopped");
+  auto* command = bench.add_subcommand("recover", "how soon training continues after a process was killed or stopped");
   auto options = std::make_shared<BenchRecoverOptions>();
   command->add_flag("--json", options->json, "one JSON object on standard output");
   command->add_option("--rounds", options->rounds, "faults of each kind")
@@ -44,7 +44,7 @@ void add_bench(CLI::App& app, Action& action) {
   auto* ps = command->add_subcommand("ps", "parameter server: push, pull and push+pull beside memcpy and raw TCP");
   auto options = std::make_shared<BenchPsOptions>();
   ps->add_flag("--json", options->json, "one JSON object on standard output");
-  ps->add_flag("--quick", options->quick, "fewer repetitions: to see that it works");
+  ps->add_flag("--quick", options->quick, "fewer repetitions: to check that it works");
   auto* reduce = command->add_subcommand(
       "allreduce", "sums among equals: shared memory and TCP, beside OpenMPI and gloo with --peers");
   auto reduce_options = std::make_shared<BenchAllReduceOptions>();

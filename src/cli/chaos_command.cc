@@ -36,15 +36,16 @@ bool leased(const TrainFlags& flags) {
   return !flags.consistency.empty() && !ps::parse_consistency(flags.consistency).synchronous();
 }
 
-/// Why a run that was disturbed may end with other bits than one that was not.
+/// Returns why a disturbed run may end with other bits than an undisturbed one; empty if it may not.
 std::string why_not_compared(const ChaosFlags& flags) {
   const auto kind = cluster::parse_strategy(flags.train.strategy).kind;
   if (flags.soak_minutes > 0) return "a soak has no fixed number of steps";
-  if (leased(flags.train)) return "asynchronous runs never repeat their bits";
-  if (kind == cluster::StrategyChoice::Kind::kLocalSgd) return "with local-sgd they depend on who takes part";
-  if (flags.train.codec != "none") return "with --codec they depend on who takes part";
-  if (flags.train.backup_workers > 0) return "with --backup-workers they depend on who is fast";
-  if (flags.train.time_limit > 0) return "with --time-limit they depend on the time";
+  if (leased(flags.train)) return "asynchronous runs are not bit-reproducible";
+  if (kind == cluster::StrategyChoice::Kind::kLocalSgd)
+    return "with local-sgd the bits depend on which workers take part";
+  if (flags.train.codec != "none") return "with --codec the bits depend on which workers take part";
+  if (flags.train.backup_workers > 0) return "with --backup-workers the bits depend on which workers are fast";
+  if (flags.train.time_limit > 0) return "with --time-limit the bits depend on the time";
   return "";
 }
 
@@ -56,7 +57,7 @@ chaos::FaultPlanOptions plan_of(const ChaosFlags& flags) {
                                .seed = flags.fault_seed,
                                .workers = flags.train.workers,
                                .servers = flags.train.servers,
-                               .spared = flags.soak_minutes > 0 ? 1u : 0u};  // somebody must live to be watched
+                               .spared = flags.soak_minutes > 0 ? 1u : 0u};  // one worker must survive to be observed
   for (const std::string& kind : flags.faults) plan.kinds.push_back(chaos::parse_fault_kind(kind));
   for (const std::string& role : flags.roles) plan.roles.push_back(chaos::parse_fault_role(role));
   return plan;
@@ -75,7 +76,7 @@ int chaos(const ChaosFlags& flags, const std::string& config) {
   const TrainFlags& train = flags.train;
   check(train);
   const chaos::FaultPlanOptions plan = plan_of(flags);
-  chaos::FaultPlan{plan};  // what is wrong with it shows before anything starts
+  chaos::FaultPlan{plan};  // errors in it show before anything starts
   const chaos::WorkPlan work = work_of(train);
   const auto folder = observe::RunFolder::create({.path = train.out, .model = "chaos", .overwrite = train.overwrite});
   write_file_atomically(folder.config(), as_bytes(config));
@@ -109,22 +110,22 @@ int chaos(const ChaosFlags& flags, const std::string& config) {
 void declare_faults(CLI::App& command, ChaosFlags& flags) {
   const auto group = "Faults";
   const auto set_up = [&](CLI::Option* option) { return option->configurable(false)->group(group); };
-  set_up(
-      command.add_option("--faults", flags.faults,
-                         "kinds, separated by commas: kill; stop (SIGSTOP, and go on after --stop-for); cut (all TCP "
-                         "connections of a process; as root); slow (a tenth of its time); disk-full (of the "
-                         "checkpoints; as root)"))
+  set_up(command.add_option(
+             "--faults", flags.faults,
+             "kinds, separated by commas: kill; stop (SIGSTOP, then SIGCONT after --stop-for); cut (all TCP "
+             "connections of a process; as root); slow (a tenth of its speed); disk-full (of the "
+             "checkpoints; as root)"))
       ->delimiter(',')
       ->capture_default_str();
-  set_up(command.add_option("--roles", flags.roles, "whom they hit: worker, server, master"))
+  set_up(command.add_option("--roles", flags.roles, "which processes they hit: worker, server, master"))
       ->delimiter(',')
       ->capture_default_str();
   set_up(command.add_option("--every", flags.every, "steps between two faults, on average"))
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  set_up(command.add_option("--count", flags.count, "faults; 0: as long as the training goes"))->capture_default_str();
-  set_up(
-      command.add_option("--fault-seed", flags.fault_seed, "which faults, when and whom; the same seed, the same plan"))
+  set_up(command.add_option("--count", flags.count, "number of faults; 0: until training ends"))->capture_default_str();
+  set_up(command.add_option("--fault-seed", flags.fault_seed,
+                            "decides what happens to which process when; the same seed gives the same plan"))
       ->capture_default_str();
   set_up(command.add_option("--stop-for", flags.stop_for, "seconds that stop, slow and disk-full last"))
       ->check(CLI::PositiveNumber)
@@ -132,15 +133,14 @@ void declare_faults(CLI::App& command, ChaosFlags& flags) {
   set_up(command.add_option("--patience", flags.patience, "seconds to wait for a recovery before the next fault"))
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  set_up(
-      command.add_flag("--overlap", flags.overlap, "do not wait for the recovery; servers are still hit one by one"));
+  set_up(command.add_flag("--overlap", flags.overlap, "do not wait for recovery; servers are still hit one at a time"));
   set_up(command.add_option("--soak-minutes", flags.soak_minutes,
-                            "train for so long, with faults all the time, and see that nothing grows in those who live "
-                            "through it (worker 0 is spared)"))
+                            "train for this long, with faults all the time, and check that surviving processes do not "
+                            "grow (worker 0 is spared)"))
       ->check(CLI::PositiveNumber);
 }
 
-/// What a chaos run wants otherwise than a training, unless it was given.
+/// Sets the defaults that differ from those of a training.
 void settle_faults(CLI::App& command, ChaosFlags& flags) {
   const auto unless_given = [&](const char* name, auto& flag, const auto& value) {
     CLI::Option& option = *command.get_option(name);
@@ -148,7 +148,7 @@ void settle_faults(CLI::App& command, ChaosFlags& flags) {
     flag = value;
     option.default_str(fmt::format("{}", value));
   };
-  unless_given("--restarts", flags.train.restarts, 1000u);  // those who die are not to blame
+  unless_given("--restarts", flags.train.restarts, 1000u);  // processes that die here are not at fault
   if (flags.soak_minutes > 0) unless_given("--count", flags.count, 0u);
   if (std::ranges::count(flags.faults, "disk-full") > 0) {
     unless_given("--checkpoint-every", flags.train.checkpoint_every, std::to_string(flags.every));
@@ -158,14 +158,15 @@ void settle_faults(CLI::App& command, ChaosFlags& flags) {
 }  // namespace
 
 void add_chaos(CLI::App& app, Action& action) {
-  auto* command = app.add_subcommand("chaos", "train while processes are killed and stopped, and see what that costs");
+  auto* command =
+      app.add_subcommand("chaos", "train while processes are killed and stopped, and measure what that costs");
   auto flags = std::make_shared<ChaosFlags>();
   declare_faults(*command, *flags);
   declare(*command, flags->train);
   auto config_path = std::make_shared<std::string>();
   add_config_flag(*command, *config_path);
   command->footer(
-      "First the training runs undisturbed, then with faults, each after the one before has been recovered from.\n"
+      "Trains once undisturbed, then with faults, each after the run has recovered from the previous one.\n"
       "Status 1 if the parameters differ, samples were missed or repeated, or the run failed.\n"
       "Example: trireme chaos --strategy allreduce -w 4 --steps 200 --step-ms 150 --count 10 --every 20");
   command->callback([command, flags, config_path, &action] {

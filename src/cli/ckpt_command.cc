@@ -7,8 +7,7 @@ namespace trireme::cli {
 namespace {
 
 constexpr const char* kFooter = R"(
-PATH is a run's folder, its checkpoints folder, or the folder of one step. Of a run, the newest checkpoint that is
-complete counts unless --step says another.
+PATH is a run's folder, its checkpoints folder, or the folder of one step. Of a run, the newest complete checkpoint is meant unless --step is given.
 
 Examples:
   trireme ckpt ls runs/my_run
@@ -20,11 +19,11 @@ Examples:
   trireme ckpt import model.pt runs/begin_from_it
 )";
 
-constexpr const char* kPath = "a run's folder, its checkpoints folder, or a step in there";
+constexpr const char* kPath = "a run's folder, its checkpoints folder, or the folder of one step";
 
 void add_choice(CLI::App& command, CkptChoice& choice) {
   command.add_option("path", choice.path, kPath)->required();
-  command.add_option("--step", choice.step, "this one; the newest complete one unless given");
+  command.add_option("--step", choice.step, "of the checkpoint; the newest complete one unless given");
 }
 
 /// Adds a command whose options live as long as its action.
@@ -40,7 +39,7 @@ void add(CLI::App& ckpt, Action& action, const char* name, const char* help, con
 }  // namespace
 
 void add_ckpt(CLI::App& app, Action& action) {
-  auto* ckpt = app.add_subcommand("ckpt", "look at checkpoints, check them, and turn them into other files");
+  auto* ckpt = app.add_subcommand("ckpt", "inspect, verify and convert checkpoints");
   ckpt->require_subcommand(1);
   ckpt->footer(kFooter);
   add<CkptListOptions>(
@@ -51,7 +50,7 @@ void add_ckpt(CLI::App& app, Action& action) {
       },
       ckpt_list);
   add<CkptShowOptions>(
-      *ckpt, action, "show", "what is in a checkpoint: meta, tensors, and what they are like",
+      *ckpt, action, "show", "what is in a checkpoint: meta, and tensors with their statistics",
       [](CLI::App& command, CkptShowOptions& options) {
         add_choice(command, options.choice);
         command.add_flag("--quick", options.quick, "names and shapes only: no tensor is read");
@@ -59,19 +58,19 @@ void add_ckpt(CLI::App& app, Action& action) {
       },
       ckpt_show);
   add<CkptVerifyOptions>(
-      *ckpt, action, "verify", "read all of a checkpoint and compare with its checksums; exit status 1: damaged",
+      *ckpt, action, "verify", "read a whole checkpoint and compare it with its checksums; exit status 1: damaged",
       [](CLI::App& command, CkptVerifyOptions& options) {
         add_choice(command, options.choice);
         command.add_flag("--json", options.json, "one JSON object");
       },
       ckpt_verify);
   add<CkptDiffOptions>(
-      *ckpt, action, "diff", "in what two checkpoints differ; exit status 0: in nothing, 1: in something",
+      *ckpt, action, "diff", "compare two checkpoints; exit status 0: identical, 1: different",
       [](CLI::App& command, CkptDiffOptions& options) {
         command.add_option("a", options.a.path, kPath)->required();
         command.add_option("b", options.b.path, "the other")->required();
-        command.add_option("--step-a", options.a.step, "this one of a; the newest complete one unless given");
-        command.add_option("--step-b", options.b.step, "this one of b");
+        command.add_option("--step-a", options.a.step, "step of a; the newest complete one unless given");
+        command.add_option("--step-b", options.b.step, "step of b");
         command.add_flag("--json", options.json, "one JSON object");
       },
       ckpt_diff);
@@ -80,24 +79,23 @@ void add_ckpt(CLI::App& app, Action& action) {
       [](CLI::App& command, CkptExportOptions& options) {
         add_choice(command, options.choice);
         command
-            .add_option(
-                "file", options.file,
-                "to write; replaced if it is there. A .pt or .pth file is for torch::load(module, file), without "
-                "the optimizer's state; any other is safetensors")
+            .add_option("file", options.file,
+                        "to write; replaced if it exists. A .pt or .pth file is for torch::load(module, file), without "
+                        "the optimizer's state; any other is safetensors")
             ->required();
         command.add_flag("--all", options.all,
-                         "every tensor, the optimizer's too, under whole names; safetensors only");
+                         "every tensor, including the optimizer's, under full names; safetensors only");
       },
       ckpt_export);
   add<CkptImportOptions>(
-      *ckpt, action, "import", "make a checkpoint of a file: a model to begin from, or all that --all wrote",
+      *ckpt, action, "import", "make a checkpoint from a file: a model to start from, or what export --all wrote",
       [](CLI::App& command, CkptImportOptions& options) {
         command
             .add_option("file", options.file,
                         "a .pt or .pth file that torch::save(module, file) wrote in C++, or a safetensors file")
             ->required()
             ->check(CLI::ExistingFile);
-        command.add_option("run", options.run, "a run's folder, made if need be")->required();
+        command.add_option("run", options.run, "a run's folder, created if needed")->required();
       },
       ckpt_import);
 }

@@ -26,7 +26,7 @@ CLI::Option& find_flag(CLI::App& command, const std::string& file, const CLI::Co
   }
   const auto names = flag_names(command);
   if (std::find(names.begin(), names.end(), item.name) == names.end()) {
-    fail<InvalidArgument>("{} has a key '{}' that means nothing to '{}'{}", file, item.name, command.get_name(),
+    fail<InvalidArgument>("{} has a key '{}' that is not a flag of '{}'{}", file, item.name, command.get_name(),
                           did_you_mean(item.name, names));
   }
   return *command.get_option("--" + item.name);
@@ -44,7 +44,7 @@ std::vector<CLI::ConfigItem> read_items(const std::string& file) {
 }  // namespace
 
 void add_config_flag(CLI::App& command, std::string& path) {
-  command.add_option("--config", path, "flags from a file, as name = value lines; those given here win")
+  command.add_option("--config", path, "flags from a file, as name = value lines; the command line wins")
       ->configurable(false);
 }
 
@@ -58,7 +58,7 @@ std::string config_value(const std::string& path, const std::string& name) {
 void apply_config_file(CLI::App& command, const std::string& path, const std::set<std::string>& except) {
   for (const CLI::ConfigItem& item : read_items(path)) {
     CLI::Option& flag = find_flag(command, path, item);
-    if (flag.count() > 0 || except.contains(item.name)) continue;  // the command line's word
+    if (flag.count() > 0 || except.contains(item.name)) continue;  // the command line wins
     const bool no_value = flag.get_expected_max() == 0;
     flag.add_result(no_value ? std::vector{flag.get_flag_value(item.name, item.inputs.at(0))} : item.inputs);
     flag.run_callback();

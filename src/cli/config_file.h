@@ -16,7 +16,7 @@ void add_config_flag(CLI::App& command, std::string& path);
 /// InvalidArgument for a key that is no flag, with what was probably meant. Keys in `except` are left out.
 void apply_config_file(CLI::App& command, const std::string& path, const std::set<std::string>& except = {});
 
-/// What the file says about one flag; empty if nothing.
+/// Returns the file's value of one flag; empty if it has none.
 std::string config_value(const std::string& path, const std::string& name);
 
 }  // namespace trireme::cli

@@ -18,14 +18,14 @@ constexpr const char* kFooter = R"(
 First steps:
   trireme train --epochs 2                      LeNet on Fashion-MNIST, 2 workers, 1 server
   trireme train --data synthetic --epochs 1     the same on generated data
-  trireme resume runs/first                     go on with a run that was stopped or killed
-  trireme run -w 2 -s 1 -- ./my_program         the same cluster around a program of yours
+  trireme resume runs/first                     continue a run that was stopped or killed
+  trireme run -w 2 -s 1 -- ./my_program         a program of yours as the workers
   trireme ckpt ls runs/my_run                   the checkpoints of a run; also show, verify, diff, export, import
-  trireme chaos --strategy allreduce -w 4       kill workers of a training and see that it gives the same result
-  trireme train --help                          all flags; they can also stand in a file: --config run.toml
+  trireme chaos --strategy allreduce -w 4       kill workers during training and check that the result is the same
+  trireme train --help                          all flags; they can also come from a file: --config run.toml
 )";
 
-/// CLI11 would say no more than that a command is missing. `words` is the command line after the program's name.
+/// CLI11 would only say that a command is missing. `words` is the command line after the program's name.
 void check_command(const CLI::App& app, std::span<char*> words) {
   std::vector<std::string> names;
   if (words.empty() || words[0][0] == '-') return;
@@ -43,7 +43,7 @@ void check_command(const CLI::App& app, std::span<char*> words) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::signal(SIGPIPE, SIG_IGN);  // a peer that goes is an error to handle, not a reason to die
+  std::signal(SIGPIPE, SIG_IGN);  // a lost peer is an error to handle, not a reason to die
   CLI::App app("Trireme trains neural networks on many processes and machines.", "trireme");
   app.set_version_flag("--version", TRIREME_VERSION);
   app.require_subcommand(1);

@@ -41,7 +41,7 @@ std::chrono::milliseconds from_seconds(double value) {
   return std::chrono::milliseconds(static_cast<std::int64_t>(value * 1000));
 }
 
-/// The store and the right to write to it; nothing of both without --store.
+/// The store and the right to write to it; both empty without --store.
 struct Leading {
   std::unique_ptr<store::Store> store;
   std::shared_ptr<store::Leadership> leadership;
@@ -51,7 +51,7 @@ struct Leading {
     return {.saved = store->get(cluster::kJobKey).value_or(""),
             .save =
                 [held = leadership](const std::string& job) {
-                  // All members wait while this is saved: not for a store that is known to be out of reach.
+                  // All members wait while this is saved, so do not try a store that is known to be unreachable.
                   if (!held->leading() && !held->over()) fail<IoError>("the store is out of reach");
                   held->commit({{cluster::kJobKey, job}});
                 },
@@ -95,7 +95,7 @@ int run_master(const MasterFlags& flags) {
   if (secret.empty()) fail<InvalidArgument>("a master needs the job's secret: give --secret-file, or TRIREME_SECRET");
   launch::SignalWatcher signals;
   const Leading lead = take_lead(flags, signals);
-  if (!flags.store.empty() && !lead.leadership) return 0;  // asked to end while it stood by
+  if (!flags.store.empty() && !lead.leadership) return 0;  // asked to end while standing by
   const net::Address listen = net::parse_address(flags.listen);
   master::Master master({.service = {.listener = {.name = "master",
                                                   .host = listen.host,
@@ -121,7 +121,7 @@ int run_master(const MasterFlags& flags) {
   if (!flags.announce.empty()) {
     write_file_atomically(flags.announce, as_bytes(nlohmann::json(master.address()).dump() + "\n"));
   }
-  std::optional<Deadline> linger;  // so that everybody can still ask how it ended
+  std::optional<Deadline> linger;  // so that members can still ask how the job ended
   while (!linger || !linger->passed()) {
     pollfd waiting{signals.descriptor(), POLLIN, 0};
     ::poll(&waiting, 1, 100);
@@ -140,26 +140,27 @@ int run_master(const MasterFlags& flags) {
 }  // namespace
 
 void add_master(CLI::App& app, Action& action) {
-  auto* command = app.add_subcommand("master", "be the master of a job (for those who place processes)");
+  auto* command = app.add_subcommand("master", "run the master of a job, if you place processes yourself");
   auto flags = std::make_shared<MasterFlags>();
-  command->add_option("--workers", flags->workers, "how many take part")->capture_default_str();
-  command->add_option("--min-workers", flags->min_workers, "with fewer the job waits for more")->capture_default_str();
+  command->add_option("--workers", flags->workers, "number of workers")->capture_default_str();
+  command->add_option("--min-workers", flags->min_workers, "the job waits while there are fewer")
+      ->capture_default_str();
   command
       ->add_option("--min-start", flags->min_start,
-                   "begin with as few as these when the time to gather is over; 0: with all or not at all")
+                   "begin with at least this many when --gather-within is over; 0: only with all")
       ->capture_default_str();
-  command->add_option("--servers", flags->servers, "how many take part")->capture_default_str();
+  command->add_option("--servers", flags->servers, "number of servers")->capture_default_str();
   command->add_option("--replicas", flags->replicas, "replicas of the parameters on other servers: 0 or 1")
       ->check(CLI::Range(0, 1))
       ->capture_default_str();
   command->add_option("--listen", flags->listen, "host:port; port 0: any free one")->capture_default_str();
-  command->add_option("--advertise", flags->advertise, "host that others are told, when listening on 0.0.0.0");
+  command->add_option("--advertise", flags->advertise, "host name for others to connect to, when listening on 0.0.0.0");
   command->add_option("--announce", flags->announce, "file to write the address to, as JSON");
   command->add_option("--secret-file", flags->secret_file, "file with the job's secret (or TRIREME_SECRET)");
   command->add_option("--store", flags->store,
                       "where to keep what must outlive this master: sqlite:/folder/job.db, or etcd://host:2379,… for "
                       "several masters");
-  command->add_flag("--standby", flags->standby, "wait until the master in charge is gone, then take over");
+  command->add_flag("--standby", flags->standby, "wait until the leading master is gone, then take over");
   command->add_option("--hang-after", flags->hang_after, "seconds of silence after which a member is given up")
       ->capture_default_str();
   command->add_option("--gather-within", flags->gather_within, "seconds to wait for all members")
@@ -170,10 +171,10 @@ void add_master(CLI::App& app, Action& action) {
       ->capture_default_str();
   command
       ->add_option("--plan-within", flags->plan_within,
-                   "seconds after the start in which a death is not the end of a job whose workers have not said yet "
-                   "that they are elastic; 0: it is")
+                   "seconds after the start during which a death does not end a job whose workers have not yet said "
+                   "that they are elastic; 0: it ends the job")
       ->capture_default_str();
-  command->add_option("--max-views", flags->max_views, "give up after so many memberships; 0: never")
+  command->add_option("--max-views", flags->max_views, "give up after this many views; 0: never")
       ->capture_default_str();
   command->add_flag("--allow-plain", flags->allow_plain, "accept other hosts without TLS: on a trusted network only");
   command->callback([flags, &action] { action = [flags] { return run_master(*flags); }; });

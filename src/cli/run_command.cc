@@ -31,7 +31,7 @@ int run(const RunFlags& flags) {
     fail<InvalidArgument>("which program? trireme run -w 2 -s 1 -- ./my_program --its-own-flags");
   }
   const WorkerRange workers = parse_workers(flags.workers);
-  if (workers.start == 0) fail<InvalidArgument>("--workers 0: somebody has to compute");
+  if (workers.start == 0) fail<InvalidArgument>("--workers 0: at least one worker is needed");
   net::parse_transport(flags.transport);
   if (!flags.throttle.empty()) net::parse_bit_rate(flags.throttle);
   const std::string name = std::filesystem::path(flags.program.front()).filename().string();
@@ -69,15 +69,15 @@ void add_run(CLI::App& app, Action& action) {
   auto flags = std::make_shared<RunFlags>();
   command
       ->add_option("-w,--workers", flags->workers,
-                   "how many processes of the program; 2:8: at most 8, and with fewer than 2 the job waits")
+                   "how many processes of the program; 2:8: at most 8, and the job waits while there are fewer than 2")
       ->capture_default_str();
   command
       ->add_option("--restarts", flags->restarts,
-                   "how often a process that dies is started again before it is avoided for a while; 0: never")
+                   "how often a process that dies is restarted before it is left alone for a minute; 0: never")
       ->capture_default_str();
   command->add_option("--wait-for-workers", flags->wait_for_workers, "seconds to wait for more when too few are left")
       ->capture_default_str();
-  command->add_option("--max-views", flags->max_views, "give up after so many changes of who takes part; 0: never")
+  command->add_option("--max-views", flags->max_views, "give up after this many changes of membership; 0: never")
       ->capture_default_str();
   command->add_option("-s,--servers", flags->servers, "how many parameter servers; 0: the program uses none")
       ->capture_default_str();
@@ -87,14 +87,15 @@ void add_run(CLI::App& app, Action& action) {
       ->check(CLI::IsMember({"auto", "0", "1"}))
       ->capture_default_str();
   command->add_option("--transport", flags->transport, "auto, shm, tcp or tls")->capture_default_str();
-  command->add_option("--throttle", flags->throttle, "experiments: links of this speed, such as 100mbit; over TCP");
+  command->add_option("--throttle", flags->throttle,
+                      "experiments: limit links to this speed, such as 100mbit; over TCP");
   command->add_option("--latency-ms", flags->latency_ms,
-                      "experiments: what workers send each other in the background starts so much later");
+                      "experiments: delay everything that workers send each other in the background by this much");
   command->add_flag("--trace-algorithms", flags->trace_algorithms,
-                    "log how workers reduce among each other, and why so (logs/worker-0.log)");
+                    "log which collective algorithms are chosen, and why (logs/worker-0.log)");
   command->add_option("--out", flags->out, "run folder; runs/<time>-<program> unless given");
   command->add_flag("--overwrite", flags->overwrite, "replace the run that is in --out");
-  command->add_flag("--json", flags->json, "end with the chief's result as one line of JSON");
+  command->add_flag("--json", flags->json, "print the chief's result as one line of JSON at the end");
   command->add_option("program", flags->program, "the program and its own flags, after --");
   command->prefix_command();
   command->footer("Example: trireme run -w 4 -s 2 -- ./my_program --its-own-flags");

@@ -25,7 +25,7 @@ int scale(const ScaleFlags& flags) {
   launch::RunningJob(observe::RunFolder::open(flags.run).path())
       .scale({.workers = flags.workers, .servers = flags.servers});
   const bool both = flags.workers > 0 && flags.servers > 0;
-  fmt::print("{} is to have {}{}{} from now on\n", flags.run, counted(flags.workers, "worker"), both ? " and " : "",
+  fmt::print("{}: asked for {}{}{}\n", flags.run, counted(flags.workers, "worker"), both ? " and " : "",
              counted(flags.servers, "server"));
   return 0;
 }
@@ -33,10 +33,10 @@ int scale(const ScaleFlags& flags) {
 }  // namespace
 
 void add_scale(CLI::App& app, Action& action) {
-  auto* command = app.add_subcommand("scale", "change the number of workers or servers of a run that is going on");
+  auto* command = app.add_subcommand("scale", "change the number of workers or servers of a job that is running");
   auto flags = std::make_shared<ScaleFlags>();
   command->add_option("run", flags->run, "its folder")->required();
-  command->add_option("workers", flags->workers, "how many there should be; at most one per lane computes")
+  command->add_option("workers", flags->workers, "how many there should be; at most one per lane computes gradients")
       ->check(CLI::PositiveNumber);
   command->add_option("-s,--servers", flags->servers, "how many parameter servers there should be")
       ->check(CLI::PositiveNumber);

@@ -30,7 +30,7 @@ struct ServeFlags {
   bool allow_plain = false;
 };
 
-/// The environment's place, with the flags' words on top of it.
+/// Returns the place from the environment; flags that are given override it, except --rank 0.
 cluster::JobEnvironment find_place(const ServeFlags& flags) {
   auto place = cluster::read_environment().value_or(cluster::JobEnvironment{});
   place.role = cluster::Role::kServer;
@@ -56,8 +56,8 @@ cluster::JobEnvironment find_place(const ServeFlags& flags) {
   return place;
 }
 
-/// Where its parts of checkpoints go; empty if it was not told, or shares no file system with who told it: then the
-/// chief writes them alone.
+/// Returns where its parts of checkpoints go; empty if it was not told, or the folder does not exist on this machine:
+/// then the chief writes them alone.
 std::filesystem::path find_checkpoints(const cluster::JobEnvironment& place) {
   if (place.run_folder.empty()) return {};
   try {
@@ -68,13 +68,13 @@ std::filesystem::path find_checkpoints(const cluster::JobEnvironment& place) {
   }
 }
 
-/// How a server's time in the job ended.
+/// How a server's membership in the job ended.
 struct Ending {
-  bool expelled = false;  ///< it was cut off or stopped for too long: what it holds is old, but it may begin anew
+  bool expelled = false;  ///< it was cut off or stopped for too long: its data is outdated, but it may join again
   std::string failure;    ///< of the job
 };
 
-/// Takes part until the job is over, the server is not needed any more, or somebody asks it to end.
+/// Takes part until the job is over, the server is no longer needed, or it is asked to end.
 Ending take_part(const ServeFlags& flags, const cluster::JobEnvironment& place) {
   ps::Server server(
       {.service = {.listener = {.name = "server",
@@ -116,7 +116,7 @@ Ending take_part(const ServeFlags& flags, const cluster::JobEnvironment& place) 
              return cluster::ShardReports{status.view, status.replicas};
            },
        .on_regroup = [&](View, cluster::Regroup, const std::string&) { end({.expelled = true}); }});
-  launch::SignalWatcher signals;  // until there is a view there is nothing to end politely
+  launch::SignalWatcher signals;  // until there is a view, signals end the process at once
   const cluster::ViewInfo view = member.view();
   server.enter(view, view.servers[member.rank()].id);
   auto outcome = ended.get_future();
@@ -132,7 +132,7 @@ Ending take_part(const ServeFlags& flags, const cluster::JobEnvironment& place) 
   if (ending.expelled || !ending.failure.empty()) return ending;
   try {
     member.leave();
-  } catch (const Error& problem) {  // the master may be gone first: the job is over all the same
+  } catch (const Error& problem) {  // the master may be gone first: the job is over anyway
     log_info("master_gone", "the master was gone before this server could leave", {{"reason", problem.what()}});
   }
   return ending;
@@ -159,18 +159,19 @@ int serve(const ServeFlags& flags) {
 }  // namespace
 
 void add_serve(CLI::App& app, Action& action) {
-  auto* command = app.add_subcommand("serve", "be one parameter server of a job (for those who place processes)");
+  auto* command = app.add_subcommand("serve", "run one parameter server of a job, if you place processes yourself");
   auto flags = std::make_shared<ServeFlags>();
   command->add_option("--master", flags->master, "host:port of the master");
   command->add_option("--store", flags->store, "where the master is found: sqlite:/folder/job.db, etcd://host:2379");
   command->add_option("--rank", flags->rank, "which server this is, from 0")->capture_default_str();
   command->add_option("--listen", flags->listen, "host:port to listen on; 127.0.0.1:0 unless given");
-  command->add_option("--advertise", flags->advertise, "host that workers are told, when listening on 0.0.0.0");
-  command->add_option("--threads", flags->threads, "that update parameters of large requests; -1: from the cores")
+  command->add_option("--advertise", flags->advertise,
+                      "host name for workers to connect to, when listening on 0.0.0.0");
+  command->add_option("--threads", flags->threads, "for large requests; -1: chosen by the number of cores")
       ->capture_default_str();
   command->add_option("--run-dir", flags->run_dir,
-                      "the run's folder, as the workers see it: it then writes its part of checkpoints itself (or "
-                      "TRIREME_RUN_DIR)");
+                      "the run's folder, as the workers see it: the server then writes its part of checkpoints itself "
+                      "(or TRIREME_RUN_DIR)");
   command->add_option("--secret-file", flags->secret_file, "file with the job's secret (or TRIREME_SECRET)");
   command->add_flag("--allow-plain", flags->allow_plain, "accept other hosts without TLS: on a trusted network only");
   command->callback([flags, &action] { action = [flags] { return serve(*flags); }; });

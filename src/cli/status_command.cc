@@ -22,13 +22,13 @@ void print(const cluster::JobStatus& status) {
   fmt::print("step {} of {} (epoch {:.2f}), {:.0f} samples/s, loss {:.4f}\n", status.now.step, status.plan.steps,
              status.now.epoch, status.now.samples_per_s, status.now.loss);
   fmt::print("workers: {} (of {} wanted)\n", list(status.workers), status.wanted_workers);
-  if (!status.others.empty()) fmt::print("not at work yet, or in reserve: {}\n", list(status.others));
+  if (!status.others.empty()) fmt::print("not working yet, or in reserve: {}\n", list(status.others));
   if (status.wanted_servers > 0) {
     fmt::print("servers: {} (of {} wanted)\n", list(status.servers), status.wanted_servers);
   }
   if (!status.stragglers.empty()) fmt::print("slow: {}\n", cluster::describe(status.stragglers));
   if (status.copies_due > 0) {
-    fmt::print("{} shards of the parameters have no replica yet: with their server they would be lost\n",
+    fmt::print("{} shards of the parameters have no replica yet: they would be lost with their server\n",
                status.copies_due);
   }
 }
@@ -46,7 +46,7 @@ int show_status(const StatusFlags& flags) {
 }  // namespace
 
 void add_status(CLI::App& app, Action& action) {
-  auto* command = app.add_subcommand("status", "how a run that is going on stands, and who takes part");
+  auto* command = app.add_subcommand("status", "the state of a job that is running, and its members");
   auto flags = std::make_shared<StatusFlags>();
   command->add_option("run", flags->run, "its folder")->required();
   command->add_flag("--json", flags->json, "all that the master knows, as one line of JSON");

@@ -8,15 +8,14 @@
 namespace trireme::cli {
 
 void add_stop(CLI::App& app, Action& action) {
-  auto* command =
-      app.add_subcommand("stop", "let a run that is going on finish its step, save what it has, and end well");
+  auto* command = app.add_subcommand("stop", "end a job that is running after its current step, with its state saved");
   auto run = std::make_shared<std::string>();
   command->add_option("run", *run, "its folder")->required();
-  command->footer("Example: trireme stop runs/first\nIt goes on later with: trireme resume runs/first");
+  command->footer("Example: trireme stop runs/first\nTo continue it later: trireme resume runs/first");
   command->callback([run, &action] {
     action = [run] {
       launch::RunningJob(observe::RunFolder::open(*run).path()).stop("asked by trireme stop");
-      fmt::print("{} ends after its present step\n", *run);
+      fmt::print("{} ends after its current step\n", *run);
       return 0;
     };
   });

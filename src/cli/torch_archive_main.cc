@@ -17,7 +17,7 @@ void convert(std::span<char*> words) {
     const auto opened = checkpoint::Checkpoint::open(words[1]);
     tell_exported(words[2], opened.step(), export_torch_archive(opened, words[2]));
     fmt::print(
-        "the optimizer's state is not in it: go on from the checkpoint, or export it with --all to safetensors\n");
+        "the optimizer's state is not in it: continue from the checkpoint, or export to safetensors with --all\n");
   } else if (verb == "import") {
     tell_imported(words[2], import_torch_archive(words[1], words[2]));
   } else {
@@ -25,7 +25,7 @@ void convert(std::span<char*> words) {
   }
 }
 
-/// What went wrong may quote the file, which may hold anything.
+/// The error may quote the file, which may contain anything.
 int tell(const std::exception& problem, int status) {
   fmt::print(stderr, "trireme: {}\n", observe::printable(problem.what()));
   return status;

@@ -18,7 +18,7 @@
 namespace trireme::cli {
 namespace {
 
-constexpr double kPlanWithin = 10;  // seconds in which workers make their models, and say what they will do
+constexpr double kPlanWithin = 10;  // seconds for workers to build their models and report their plan
 
 std::string counted(std::uint32_t count, const char* noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
@@ -58,30 +58,30 @@ void tell_result(const launch::JobOutcome& outcome, const observe::RunFolder& fo
   if (result.contains("wire_bytes")) {
     fmt::print(", {:.1f} MiB moved by worker 0", number("wire_bytes") / (1 << 20));
     const double ratio = number("plain_bytes") / std::max(1.0, number("wire_bytes"));
-    if (ratio > 1.01) fmt::print(", {:.1f} times less than all gradients in full", ratio);
+    if (ratio > 1.01) fmt::print(", {:.1f} times less than uncompressed gradients in every step", ratio);
     if (number("encode_seconds") > 0) fmt::print(" ({:.2f} s to encode)", number("encode_seconds"));
   }
   fmt::print("\n");
   if (result.contains("stopped_because")) fmt::print("stopped: {}\n", result.value("stopped_because", ""));
   fmt::print("\nthe run is in {}\n", out);
   fmt::print("  model.safetensors   the final parameters\n");
-  fmt::print("  checkpoints/        to go on from: trireme resume {}; to look at: trireme ckpt ls {}\n", out, out);
+  fmt::print("  checkpoints/        to continue: trireme resume {}; to inspect: trireme ckpt ls {}\n", out, out);
   fmt::print("  metrics.jsonl       loss, accuracy, speed, clocks over time\n");
   fmt::print("  tensorboard/        the same for: tensorboard --logdir {}/tensorboard\n", out);
-  if (flags.timeline) fmt::print("  timeline-*.json     who did what when: open them in ui.perfetto.dev\n");
+  if (flags.timeline) fmt::print("  timeline-*.json     what each worker did when: open them in ui.perfetto.dev\n");
   fmt::print("  logs/               one log per process\n");
   fmt::print("\ntry next\n");
   suggest_next(flags);
 }
 
-/// Flags that mean something to one strategy only: a run that goes on with another one does not inherit them.
+/// Flags that apply to one strategy only: a run that continues with another one does not inherit them.
 const std::set<std::string> kOfOneStrategy{"servers",        "replicas",   "consistency",
                                            "backup-workers", "damp-stale", "buffers"};
 
 /// Trains in `folder`, or in a new one that the flags name.
 int train(const TrainFlags& flags, const std::string& config, std::optional<observe::RunFolder> existing = {}) {
   check(flags);
-  const data::Split data = load_data(flags);  // what is wrong with the data shows before anything starts
+  const data::Split data = load_data(flags);  // errors in the data show before anything starts
   data::Sampler(
       {.samples = data.train->size(), .batch = flags.batch, .lanes = flags.lanes == 0 ? flags.workers : flags.lanes});
   const std::string worker = launch::companion_program("trireme-worker");
@@ -91,9 +91,9 @@ int train(const TrainFlags& flags, const std::string& config, std::optional<obse
   write_file_atomically(folder.config(), as_bytes(config));
   if (!flags.json) {
     const std::string servers = flags.servers == 0 ? "" : " and " + counted(flags.servers, "server");
-    fmt::print("{} {} on {} with {}{}, {}\n", existing ? "going on with" : "training", flags.model,
-               data.train->describe(), counted(flags.workers, "worker"), servers, describe_strategy(flags));
-    std::fflush(stdout);  // before the progress, which goes to standard error
+    fmt::print("{} {} on {} with {}{}, {}\n", existing ? "continuing" : "training", flags.model, data.train->describe(),
+               counted(flags.workers, "worker"), servers, describe_strategy(flags));
+    std::fflush(stdout);  // before the progress line, which goes to standard error
   }
   const launch::JobOutcome outcome =
       launch::run_job({.workers = flags.workers,
@@ -134,13 +134,13 @@ int train(const TrainFlags& flags, const std::string& config, std::optional<obse
 }  // namespace
 
 void add_resume(CLI::App& app, Action& action) {
-  auto* command = app.add_subcommand("resume", "go on with a run that was stopped or killed, from its last checkpoint");
+  auto* command = app.add_subcommand("resume", "continue a run that was stopped or killed, from its last checkpoint");
   auto flags = std::make_shared<TrainFlags>();
   auto run = std::make_shared<std::string>();
   command->add_option("run", *run, "its folder")->required()->configurable(false);
   declare(*command, *flags);
   command->footer(
-      "Flags that are not given are those of the run. Another number of workers, or another strategy, is fine.\n"
+      "Flags that are not given are those of the run. The number of workers and the strategy may change.\n"
       "Example: trireme resume runs/first --workers 4");
   command->callback([command, flags, run, &action] {
     const auto folder = observe::RunFolder::open(*run);

@@ -28,13 +28,13 @@ void declare(CLI::App& command, TrainFlags& flags) {
   command
       .add_option(
           "--data", flags.data,
-          "fashion-mnist, synthetic, or a .csv file with the label in its last column, of which every tenth row tests")
+          "fashion-mnist, synthetic, or a .csv file with the label in its last column; every tenth row is for testing")
       ->capture_default_str()
       ->group(what);
   command
       .add_option("--data-dir", flags.data_dir,
-                  "folder with the data's files, if not where Debian puts them; a,b: folders with the same files, of "
-                  "which a file that is missing or damaged in one is read from the next")
+                  "folder of the data files, if not where Debian puts them; a,b: mirrors, in which a file that is "
+                  "missing or damaged in one is read from the next")
       ->group(what);
   command.add_option("--epochs", flags.epochs, "how often each sample is seen")->capture_default_str()->group(what);
   command.add_option("--steps", flags.steps, "updates to make, instead of --epochs")->group(what);
@@ -44,31 +44,30 @@ void declare(CLI::App& command, TrainFlags& flags) {
                   "parts in which each lane is computed, one after the other: for batches that do not fit in memory")
       ->capture_default_str()
       ->group(what);
-  command.add_option("--seed", flags.seed, "of all randomness; the same seed gives the same run")
+  command.add_option("--seed", flags.seed, "of all random numbers; the same seed gives the same run")
       ->capture_default_str()
       ->group(what);
 
   const auto who = "Who takes part";
   command
       .add_option("-w,--workers", flags.worker_range,
-                  "processes that compute gradients; 2:8: at most 8, and with fewer than 2 the job waits")
+                  "processes that compute gradients; 2:8: at most 8, and the job waits while there are fewer than 2")
       ->capture_default_str()
       ->group(who);
   command
       .add_option("--restarts", flags.restarts,
-                  "how often a process that dies is started again before it is avoided for a while; 0: never")
+                  "how often a process that dies is restarted before it is left alone for a minute; 0: never")
       ->capture_default_str()
       ->group(who);
   command.add_option("--wait-for-workers", flags.wait_for_workers, "seconds to wait for more when too few are left")
       ->capture_default_str()
       ->group(who);
   command
-      .add_flag(
-          "--balance", flags.balance,
-          "lanes move from slow workers to fast ones, where that makes steps shorter; best with several lanes per "
-          "worker (--lanes)")
+      .add_flag("--balance", flags.balance,
+                "move lanes from slow workers to fast ones where that makes steps shorter; best with several lanes per "
+                "worker (--lanes)")
       ->group(who);
-  command.add_option("--max-views", flags.max_views, "give up after so many changes of who takes part; 0: never")
+  command.add_option("--max-views", flags.max_views, "give up after this many changes of membership; 0: never")
       ->capture_default_str()
       ->group(who);
   command
@@ -97,7 +96,8 @@ void declare(CLI::App& command, TrainFlags& flags) {
                   "of strategy ps: bsp (unless given): all workers in step; ssp:4: at most 4 steps apart; asp: "
                   "nobody waits")
       ->group(who);
-  command.add_option("--backup-workers", flags.backup_workers, "bsp: go on without this many slowest")->group(who);
+  command.add_option("--backup-workers", flags.backup_workers, "bsp: do not wait for this many of the slowest workers")
+      ->group(who);
   command.add_flag("--damp-stale", flags.damp_stale, "ssp, asp: divide a gradient by its staleness")->group(who);
   command.add_option("--device", flags.device, "cpu or cuda")->capture_default_str()->group(who);
   command.add_option("--threads", flags.threads, "of LibTorch in each worker; 0: (cores - 1) / lanes")
@@ -112,7 +112,7 @@ void declare(CLI::App& command, TrainFlags& flags) {
       ->group(who);
   command
       .add_flag("--trace-algorithms", flags.trace_algorithms,
-                "log how workers reduce among each other, and why so (logs/worker-0.log)")
+                "log which collective algorithms are chosen, and why (logs/worker-0.log)")
       ->group(who);
 
   const auto how = "How it learns";
@@ -135,8 +135,8 @@ void declare(CLI::App& command, TrainFlags& flags) {
       ->group(how);
   command.add_option("--warmup", flags.warmup, "steps over which the learning rate rises")->group(how);
 
-  const auto end = "When it ends, what it leaves";
-  command.add_option("--time-limit", flags.time_limit, "seconds")->group(end);
+  const auto end = "When it ends, what it writes";
+  command.add_option("--time-limit", flags.time_limit, "stop after this many seconds")->group(end);
   command.add_option("--target-accuracy", flags.target_accuracy, "stop at this test accuracy, 0 to 1")->group(end);
   command.add_option("--early-stop", flags.early_stop, "stop after this many epochs without a better test loss")
       ->group(end);
@@ -144,35 +144,37 @@ void declare(CLI::App& command, TrainFlags& flags) {
   command.add_flag("--overwrite", flags.overwrite, "replace the run that is in --out")->group(end);
   command
       .add_option("--checkpoint-every", flags.checkpoint_every,
-                  "steps, or epoch; 0: never. A run that was killed goes on from the last one: trireme resume")
+                  "steps, or epoch; 0: never. trireme resume continues from the last one")
       ->capture_default_str()
       ->group(end);
-  command.add_option("--keep-checkpoints", flags.keep_checkpoints, "how many stay, besides the best; 0: all")
+  command.add_option("--keep-checkpoints", flags.keep_checkpoints, "how many to keep, besides the best; 0: all")
       ->capture_default_str()
       ->group(end);
   command
       .add_option("--checkpoint-rate", flags.checkpoint_rate,
-                  "largest write speed of each process, such as 800mbit; as fast as the disk takes it unless given")
+                  "largest write speed of each process, such as 800mbit; unlimited unless given")
       ->group(end);
   command.add_option("--log-every", flags.log_every, "steps per row of metrics")->capture_default_str()->group(end);
-  command.add_flag("--json", flags.json, "end with one line of JSON, and nothing else, on standard output")->group(end);
+  command.add_flag("--json", flags.json, "print one line of JSON at the end, and nothing else, on standard output")
+      ->group(end);
   command
-      .add_flag("--timeline", flags.timeline, "write timeline-<worker>.json: who did what when, for ui.perfetto.dev")
+      .add_flag("--timeline", flags.timeline,
+                "write timeline-<worker>.json: what each worker did when, for ui.perfetto.dev")
       ->group(end);
 
   const auto experiments = "Experiments";
   command.add_option("--slow", flags.slow, "'1:10' makes worker 1 ten times as slow")->group(experiments);
-  command.add_option("--step-ms", flags.step_ms, "no step takes less than this: as if the network were a large one")
+  command.add_option("--step-ms", flags.step_ms, "minimum duration of a step, to simulate a larger model")
       ->group(experiments);
   command
       .add_flag("--trace-steps", flags.trace_steps,
                 "write steps-<worker>-<pid>.log: when each step began and took effect")
       ->group(experiments);
-  command.add_option("--throttle", flags.throttle, "links of this speed, such as 100mbit; over TCP")
+  command.add_option("--throttle", flags.throttle, "limit links to this speed, such as 100mbit; over TCP")
       ->group(experiments);
   command
       .add_option("--latency-ms", flags.latency_ms,
-                  "what workers send each other in the background starts so much later")
+                  "delay everything that workers send each other in the background by this much")
       ->group(experiments);
 }
 
@@ -225,7 +227,7 @@ void settle(CLI::App& command, TrainFlags& flags) {
     option.default_str(fmt::format("{}", value));
   };
   const bool ps = strategy.kind == cluster::StrategyChoice::Kind::kParameterServer;
-  unless_given("--lanes", flags.lanes, flags.workers);  // a resumed run has the same, whoever takes part then
+  unless_given("--lanes", flags.lanes, flags.workers);  // a resumed run has the same, with any number of workers
   unless_given("--servers", flags.servers, strategy.uses_servers() ? 1u : 0u);
   unless_given("--consistency", flags.consistency, std::string(ps ? "bsp" : ""));
   unless_given("--buffers", flags.buffers, std::string(strategy.uses_servers() ? "own" : "average"));
@@ -248,12 +250,12 @@ void check_strategy(const TrainFlags& flags) {
   }
   if (strategy.uses_servers()) {
     if (flags.servers == 0) {
-      fail<InvalidArgument>("--servers 0: with --strategy {} somebody has to hold the parameters; allreduce needs none",
+      fail<InvalidArgument>("--servers 0: --strategy {} needs a server for the parameters; allreduce needs none",
                             flags.strategy);
     }
     cluster::check_servers(strategy, flags.servers);
   } else if (flags.servers > 0) {
-    fail<InvalidArgument>("--servers {}: --strategy {} has no use for servers", flags.servers, flags.strategy);
+    fail<InvalidArgument>("--servers {}: --strategy {} does not use servers", flags.servers, flags.strategy);
   }
   const auto buffers = cluster::parse_buffers(flags.buffers);
   if (strategy.uses_servers() && buffers != cluster::BufferPolicy::kOwn) {
@@ -270,7 +272,7 @@ void check(const TrainFlags& flags) {
   };
   parse_checkpoint_every(flags.checkpoint_every);
   if (!flags.checkpoint_rate.empty()) net::parse_bit_rate(flags.checkpoint_rate);
-  at_least_one("--workers", flags.workers, "somebody has to compute");
+  at_least_one("--workers", flags.workers, "at least one worker is needed");
   at_least_one("--batch", flags.batch, "a step needs at least one sample");
   at_least_one("--accumulate", flags.accumulate, "a lane has at least one part");
   at_least_one("--log-every", flags.log_every, "metrics need at least one step per row");
@@ -294,7 +296,7 @@ void check(const TrainFlags& flags) {
   optim::parse_rule(flags.optimizer);
   check_strategy(flags);
   if (net::parse_transport(flags.transport) == net::Transport::kShm && !flags.throttle.empty()) {
-    fail<InvalidArgument>("--throttle {}: shared memory has no speed to limit; leave --transport shm out",
+    fail<InvalidArgument>("--throttle {}: shared memory cannot be throttled; leave --transport shm out",
                           flags.throttle);
   }
   if (!flags.throttle.empty()) net::parse_bit_rate(flags.throttle);
@@ -309,7 +311,7 @@ void check(const TrainFlags& flags) {
 
 namespace {
 
-/// Every tenth sample is for testing; features are scaled by what the others look like.
+/// Every tenth sample is for testing; features are normalised by the mean and deviation of the others.
 data::Split split_off_test(const std::shared_ptr<const data::Dataset>& whole) {
   std::vector<std::uint64_t> train;
   std::vector<std::uint64_t> test;
@@ -321,7 +323,7 @@ data::Split split_off_test(const std::shared_ptr<const data::Dataset>& whole) {
           std::make_shared<data::Normalized>(std::make_shared<data::Subset>(whole, std::move(test)), scale)};
 }
 
-/// The folders that the flags name; nothing if they name none.
+/// Returns the folders that the flags name; nullopt if they name none.
 std::optional<data::Mirrors> data_folders(const TrainFlags& flags) {
   if (flags.data_dir.empty()) return std::nullopt;
   try {
@@ -331,13 +333,14 @@ std::optional<data::Mirrors> data_folders(const TrainFlags& flags) {
   }
 }
 
-/// The CSV file that the flags name: in the folders, if there are any.
+/// Returns the CSV file that the flags name: in the folders, if there are any.
 data::Mirrors csv_files(const TrainFlags& flags, const std::optional<data::Mirrors>& folders) {
   const std::filesystem::path file = flags.data;
   if (!folders) return file;
   if (file.is_absolute()) {
-    fail<InvalidArgument>("--data {} is in no folder of --data-dir {}: give its name in there, or leave --data-dir out",
-                          flags.data, flags.data_dir);
+    fail<InvalidArgument>(
+        "--data {} is in no folder of --data-dir {}: give its name in these folders, or leave --data-dir out",
+        flags.data, flags.data_dir);
   }
   return *folders / file;
 }

@@ -16,8 +16,8 @@ struct TrainFlags {
   std::string data = "fashion-mnist";
   std::string data_dir;            ///< "a", or "a,b": folders that hold the same files; see data::Mirrors
   std::string worker_range = "2";  ///< "4", or "2:8": at least 2, at most 8
-  std::uint32_t workers = 2;       ///< from it: at the start
-  std::uint32_t min_workers = 1;   ///< with fewer the job waits
+  std::uint32_t workers = 2;       ///< parsed from it: how many at the start
+  std::uint32_t min_workers = 1;   ///< the job waits while there are fewer
   std::uint32_t min_start = 0;     ///< it begins with fewer than all only if a range was given
   std::string replicas = "auto";   ///< replicas of the parameters, see parse_replicas
   std::uint32_t restarts = 3;
@@ -90,8 +90,8 @@ data::Split load_data(const TrainFlags& flags);
 
 /// "4" or "2:8". Throws InvalidArgument.
 struct WorkerRange {
-  std::uint32_t least = 1;   ///< with fewer the job waits
-  std::uint32_t start = 1;   ///< so many processes are started
+  std::uint32_t least = 1;   ///< the job waits while there are fewer
+  std::uint32_t start = 1;   ///< how many processes are started
   bool range_given = false;  ///< then it may also begin with `least`
 };
 WorkerRange parse_workers(const std::string& text);

@@ -22,8 +22,7 @@ void for_each_sample(const Dataset& dataset, Visit visit) {
     indices.resize(std::min(kBatch, dataset.size() - first));
     std::iota(indices.begin(), indices.end(), first);
     dataset.read(indices, batch);
-    for (std::size_t i = 0; i < batch.size(); ++i)
-      visit(std::span(batch.features).subspan(i * elements, elements));
+    for (std::size_t i = 0; i < batch.size(); ++i) visit(std::span(batch.features).subspan(i * elements, elements));
   }
 }
 

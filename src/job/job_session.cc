@@ -48,8 +48,8 @@ struct JobSession::LocalCluster {
 
 namespace {
 
-constexpr auto kConnectTime = 60s;  // workers may come late: some read their data first
-constexpr auto kStepTime = 600s;    // other workers may be slow, or evaluating; the master notices who hangs
+constexpr auto kConnectTime = 60s;  // workers may connect late: some read their data first
+constexpr auto kStepTime = 600s;    // other workers may be slow, or evaluating; the master notices those that hang
 
 /// The chief writes the files; a worker that was not told where has no folder.
 std::optional<observe::RunFolder> open_folder(const cluster::JobEnvironment& place) {
@@ -69,7 +69,7 @@ namespace {
 cluster::JobEnvironment place_of(std::optional<cluster::JobEnvironment> place) {
   if (!place) return {.secret = random_hex(32)};
   if (place->role != cluster::Role::kWorker) {
-    fail<InvalidArgument>("this process is to be a server: start 'trireme serve' there, not a training program");
+    fail<InvalidArgument>("this process has the role of a server: start 'trireme serve' here, not a training program");
   }
   return std::move(*place);
 }
@@ -113,7 +113,7 @@ void JobSession::note_view() {
 
 JobSession::~JobSession() {
   membership_.reset();
-  if (local_ && !alone_) {  // the others still have to hear how it ended
+  if (local_ && !alone_) {  // the others still have to learn how it ended
     const Deadline deadline = Deadline::in(3s);
     while (!local_->master->no_members_left() && !deadline.passed()) std::this_thread::sleep_for(20ms);
   }
@@ -173,7 +173,7 @@ bool JobSession::regroup(const std::string& reason, bool done) {
   if (!ranks_ || learner()) return true;
   const cluster::ViewInfo members = view();
   ranks_->reconfigure(rank(), members.view, members.worker_addresses());
-  const MutexLock lock(mutex_);  // what was heard while it connected
+  const MutexLock lock(mutex_);  // failures that were reported while it connected
   if (!failure_.empty()) ranks_->abort(failure_);
   if (broken_ == entered_) ranks_->abort(broken_because_);
   return true;
@@ -191,8 +191,8 @@ void JobSession::on_regroup(View view, cluster::Regroup when, const std::string&
   const MutexLock lock(mutex_);
   broken_ = view;
   broken_because_ = reason;
-  if (entered_ != view) return;    // it will be seen when that view is entered
-  endpoint_.enter_view(view + 1);  // ends a wait for somebody who will not connect
+  if (entered_ != view) return;    // checked when that view is entered
+  endpoint_.enter_view(view + 1);  // ends a wait for a worker that will not connect
   if (ranks_) ranks_->abort(reason);
   if (interrupt_) interrupt_(reason);
 }

@@ -18,16 +18,16 @@ namespace trireme {
 class JobSession {
  public:
   /// nullopt = alone: with master and server as threads of this process. Throws InvalidArgument, Timeout or PeerLost
-  /// (nobody there), Unauthenticated.
+  /// (the master or a member is missing), Unauthenticated.
   explicit JobSession(std::optional<cluster::JobEnvironment> place);
   ~JobSession();
 
-  /// This worker's place among those of the present view, and how many these are. Both change with the view.
+  /// This worker's position among those of the current view, and how many there are. Both change with the view.
   Rank rank() const { return membership_->rank(); }
   std::uint32_t workers() const { return static_cast<std::uint32_t>(view().workers.size()); }
   bool chief() const { return rank() == 0; }
 
-  /// Which of the job's worker processes this is: stays, whoever comes and goes. What people call it by.
+  /// Which of the job's worker processes this is; does not change with the view. Messages name the worker by it.
   std::uint32_t slot() const { return place_.rank; }
 
   bool alone() const { return alone_; }
@@ -36,53 +36,55 @@ class JobSession {
   cluster::Membership& membership() { return *membership_; }
   net::EventLoop& loop() { return loop_; }
 
-  /// Whether this process has come while the others are at work, and is not one of them yet: `rank` and `view` are then
-  /// what they would be, and nobody waits for it. It takes part from the next `regroup` on; see Membership::learner.
+  /// Returns whether this process joined while the others train, and is not in their view yet: `rank` and `view` are
+  /// then what they would be, and the others do not wait for it. It takes part from the next `regroup` on; see
+  /// Membership::learner.
   bool learner() const { return membership_->learner(); }
 
-  /// Learns what the others' view is now. As `regroup` if they are not at work any more.
+  /// Learns the current view of the others. Acts as `regroup` if they no longer train.
   bool refresh_view();
 
   /// Where other workers, and learners, reach this one.
   collective::Endpoint& endpoint() { return endpoint_; }
 
   /// All workers of the job as equals. A learner takes part from then on. The first call connects to them and blocks
-  /// until all have made it; it throws Timeout naming who is missing, PeerLost. The failure of the job makes what they
-  /// do together fail with its reason. Called by one thread.
+  /// until all are connected; it throws Timeout naming the missing ranks, PeerLost. When the job fails, their
+  /// operations fail with its reason. Not thread-safe.
   collective::Communicator& ranks();
 
-  /// Forgets them, where they were needed for once only: later views need not connect everybody with everybody.
+  /// Drops them if they were needed only once: in later views the workers need not all connect to each other.
   void release_ranks();
 
-  /// True if the workers should meet in another view after a step that all agree on: somebody wants to come, or this
-  /// process has been asked to go (SIGTERM).
+  /// Returns whether the workers should move to another view after a step that all agree on: a process wants to join,
+  /// or this one was asked to leave (SIGTERM).
   bool regroup_wanted() const;
 
   /// Goes to the next view: `ranks` are then its workers. Blocks until there is one; false if the job has ended
   /// instead. See Membership::regroup; afterwards it may be a learner. Throws PeerLost with the reason if the job has
-  /// failed or the new ranks cannot be reached: then the next try may do better.
+  /// failed or the new ranks cannot be reached; a retry may then succeed.
   bool regroup(const std::string& reason, bool done = false);
 
-  /// Where this run leaves its files. On the chief, who writes them; elsewhere perhaps nothing.
+  /// The folder for the files of this run, which the chief writes; on other workers perhaps nullopt.
   const std::optional<observe::RunFolder>& folder() const { return folder_; }
 
-  /// True once the job is asked to end after the current step.
+  /// Returns whether the job was asked to end after the current step.
   bool stop_requested() const { return stop_.load(); }
 
-  /// Rows of metrics over all workers that have come in; the chief gets them.
+  /// Takes the rows of metrics over all workers that have arrived; only the chief gets them.
   std::vector<MetricsRow> take_rows();
 
   /// `interrupt` is called, from another thread, when the job has failed or a member of the view is gone, so that a
   /// wait in progress ends.
   void on_failure(std::function<void(const std::string& reason)> interrupt);
 
-  /// Why nothing in the present view will be finished: the job has failed, or a member is gone; empty if all is well.
+  /// Returns why the current view cannot finish its work: the job has failed, or a member is gone; empty if neither.
   std::string view_failure() const;
 
-  /// Why the job failed; empty if it did not.
+  /// Returns why the job failed; empty if it did not.
   std::string failure() const;
 
-  /// The same, but waits for a failure until `deadline`: who lost a peer asks the master's word before its own guess.
+  /// The same, but waits for a failure until `deadline`: after the loss of a peer the master's reason is better than a
+  /// guess.
   std::string wait_for_failure(Deadline deadline) const;
 
  private:

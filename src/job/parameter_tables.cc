@@ -13,7 +13,7 @@
 namespace trireme::ps {
 namespace {
 
-constexpr auto kInitialValuesWithin = 600s;  // the chief may read them from somewhere
+constexpr auto kInitialValuesWithin = 600s;  // the chief may read them from files first
 
 bool is_view_failure(const std::exception& problem) {
   return dynamic_cast<const PeerLost*>(&problem) != nullptr || dynamic_cast<const StaleView*>(&problem) != nullptr ||
@@ -64,7 +64,7 @@ class ParameterTables::Impl {
     pushed_ = Push{.options = options, .step = synchronous() ? version_ : clock_, .unit = next_unit()};
     try {
       send();
-    } catch (const std::exception& problem) {  // `wait` goes on with the others, and sends it again
+    } catch (const std::exception& problem) {  // `wait` continues with the others, and sends it again
       if (!is_view_failure(problem)) throw;
       log_debug("push_interrupted", "a push was interrupted; it is repeated", {{"reason", problem.what()}});
     }
@@ -82,7 +82,7 @@ class ParameterTables::Impl {
                             .counted = outcome->counted,
                             .stop = outcome->stop || (!synchronous && job_.stop_requested())};
     if (!result.stop && (synchronous ? outcome->regroup : job_.regroup_wanted())) {
-      regroup("others want to come or go");
+      regroup("others want to join or leave");
       pull_in_new_view();
     }
     return result;
@@ -90,7 +90,7 @@ class ParameterTables::Impl {
 
   void leave() {
     client_->leave();
-    if (job_.chief()) {  // without a result the master would take the end of the last worker for a loss
+    if (job_.chief()) {  // without a result the master would treat the exit of the last worker as a failure
       job_.membership().post_result({{"steps", version_}, {"strategy", "ps:" + to_string(options_.consistency)}});
     }
     job_.membership().leave();
@@ -130,10 +130,10 @@ class ParameterTables::Impl {
     return place.initial_workers > 0 ? place.initial_workers : place.workers;
   }
 
-  /// No two pushes of a job have the same: member numbers are never given twice.
+  /// Unique among all pushes of a job: member numbers are never reused.
   std::uint64_t next_unit() { return (first_member_ << 32) + clock_; }
 
-  /// Does `work` in the present view, or, when somebody is lost meanwhile, `again` in one of the next.
+  /// Does `work` in the current view or, if a member is lost meanwhile, `again` in one of the next.
   template <typename Work, typename Again>
   void in_view(Work work, Again again) {
     try {
@@ -168,7 +168,7 @@ class ParameterTables::Impl {
       } catch (const std::exception& problem) {
         if (!is_view_failure(problem) || over_) throw;
         reason = problem.what();
-        std::this_thread::sleep_for(10ms);  // if it is the master that fails, this will soon be known
+        std::this_thread::sleep_for(10ms);  // if the master has failed, this will be known soon
       }
     }
   }
@@ -202,7 +202,7 @@ class ParameterTables::Impl {
       const MutexLock lock(mutex_);
       client_ = std::move(client);
     }
-    // What was heard while it connected.
+    // Failures that were reported while it connected.
     if (const std::string failure = job_.view_failure(); !failure.empty()) client_->interrupt(failure);
     if (!std::exchange(opened_, true)) {
       std::vector<TableSpec> specs;
@@ -215,7 +215,7 @@ class ParameterTables::Impl {
     entered_ = view.view;
   }
 
-  /// The servers have values when this returns.
+  /// Returns once the servers have values.
   void provide_values() {
     const LoadStatus there = client_->load_status();
     if (there.complete()) return;
@@ -228,7 +228,7 @@ class ParameterTables::Impl {
     const Deadline deadline = Deadline::in(kInitialValuesWithin);
     while (!client_->load_status().complete()) {
       if (deadline.passed()) {
-        fail<Timeout>("the chief brought no initial values within {:.0f} s: does it call initialise()?",
+        fail<Timeout>("the chief sent no initial values within {:.0f} s: does it call initialise()?",
                       seconds(kInitialValuesWithin));
       }
       std::this_thread::sleep_for(2ms);
@@ -279,9 +279,9 @@ class ParameterTables::Impl {
   Step clock_ = 0;       // pushes of this worker
   std::uint64_t first_member_ = 0;
   std::optional<Push> pushed_;  // and not waited for
-  Mutex mutex_;                 // for the job's failure; only the user's thread sets the client
+  Mutex mutex_;                 // for the job's failure; only the caller's thread sets the client
   std::unique_ptr<Client> client_;
-  FailureHook failure_hook_{*this};  // last: it goes first, also if the constructor throws
+  FailureHook failure_hook_{*this};  // last: destroyed first, also if the constructor throws
 };
 
 ParameterTables::ParameterTables(Job& job, std::vector<Table> tables, ParameterTablesOptions options)

@@ -6,7 +6,7 @@ namespace trireme {
 /// instead of ending it at once. For a program's main; signals belong to the whole process.
 void leave_on_sigterm();
 
-/// Whether that signal has come.
+/// Returns whether that signal has arrived.
 bool termination_requested();
 
 }  // namespace trireme

@@ -6,7 +6,7 @@ namespace trireme::models {
 
 LeNetImpl::LeNetImpl(const std::vector<std::int64_t>& shape, std::int64_t classes) {
   if (shape.size() != 3 || shape[1] != 28 || shape[2] != 28) {
-    fail<InvalidArgument>("lenet wants images of channels x 28 x 28; use mlp for samples of another shape");
+    fail<InvalidArgument>("lenet needs images of channels x 28 x 28; use mlp for samples of another shape");
   }
   conv1_ = register_module("conv1", torch::nn::Conv2d(torch::nn::Conv2dOptions(shape[0], 6, 5).padding(2)));
   conv2_ = register_module("conv2", torch::nn::Conv2d(torch::nn::Conv2dOptions(6, 16, 5)));

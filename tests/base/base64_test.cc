@@ -6,7 +6,7 @@
 namespace trireme {
 namespace {
 
-TEST(Base64, GivesTheTextsOfTheStandard) {  // RFC 4648, section 10
+TEST(Base64, MatchesTheVectorsOfRfc4648) {  // RFC 4648, section 10
   const std::pair<std::string, std::string> cases[] = {{"", ""},
                                                        {"f", "Zg=="},
                                                        {"fo", "Zm8="},
@@ -20,7 +20,7 @@ TEST(Base64, GivesTheTextsOfTheStandard) {  // RFC 4648, section 10
   }
 }
 
-TEST(Base64, BringsAnyBytesBack) {
+TEST(Base64, RoundTripsAnyBytes) {
   std::string bytes;
   for (int i = 0; i < 1000; ++i) {
     ASSERT_EQ(base64_decode(base64_encode(bytes)), bytes);

@@ -15,7 +15,7 @@ TEST(Deadline, InTheFutureHasTimeLeft) {
   EXPECT_EQ(deadline.allowed(), 1h);
 }
 
-TEST(Deadline, PassedHasNothingLeftAndStillKnowsWhatItWas) {
+TEST(Deadline, AfterPassing_LeftIsZeroAndAllowedIsKept) {
   EXPECT_TRUE(Deadline::in(0s).passed());
   const Deadline past = Deadline::in(-5s);
   EXPECT_TRUE(past.passed());
@@ -23,7 +23,7 @@ TEST(Deadline, PassedHasNothingLeftAndStillKnowsWhatItWas) {
   EXPECT_EQ(past.allowed(), -5000ms);
 }
 
-TEST(Seconds, AreFloating) { EXPECT_DOUBLE_EQ(seconds(1500ms), 1.5); }
+TEST(Seconds, ReturnsFractionsOfASecond) { EXPECT_DOUBLE_EQ(seconds(1500ms), 1.5); }
 
 }  // namespace
 }  // namespace trireme

@@ -19,7 +19,7 @@ TEST(DType, NamesRoundTripAndSizesAreKnown) {
   EXPECT_EQ(name_of(DType::kBF16), "BF16");
 }
 
-TEST(DType, UnknownNameIsNothing) {
+TEST(DType, UnknownNameIsNullopt) {
   EXPECT_EQ(dtype_from_name("f32"), std::nullopt);
   EXPECT_EQ(dtype_from_name(""), std::nullopt);
 }

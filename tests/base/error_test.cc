@@ -15,7 +15,7 @@ class ErrorFamily : public ::testing::Test {};
 using Family = ::testing::Types<PeerLost, Timeout, StaleView, InvalidArgument, Corrupt, Unauthenticated, IoError>;
 TYPED_TEST_SUITE(ErrorFamily, Family);
 
-TYPED_TEST(ErrorFamily, FailThrowsItWithTheMessageAndItIsAnError) {
+TYPED_TEST(ErrorFamily, FailThrowsEachTypeWithItsMessage) {
   EXPECT_THAT([] { fail<TypeParam>("server {} is silent since {} s", 2, 31); },
               ThrowsMessage<TypeParam>(StrEq("server 2 is silent since 31 s")));
   EXPECT_THROW(fail<TypeParam>("as the root"), Error);

@@ -78,7 +78,7 @@ TEST_F(FileTest, MissingFileIsNamed) {
               ThrowsMessage<IoError>(HasSubstr("where")));
 }
 
-TEST_F(FileTest, TheOldFileStandsUntilTheNewOneIsWhole) {
+TEST_F(FileTest, OldFileStaysUntilTheNewOneIsComplete) {
   const auto path = folder_ / "file";
   write_file_atomically(path, as_bytes("old"));
   write_file_atomically(path, [&](const auto& sink) {

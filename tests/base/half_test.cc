@@ -71,7 +71,7 @@ class Half : public ::testing::TestWithParam<Format> {
 
 std::uint32_t bits_of(float value) { return std::bit_cast<std::uint32_t>(value); }
 
-TEST_P(Half, EveryPatternUpAndBack) {
+TEST_P(Half, EveryBitPatternRoundTrips) {
   const Format& format = GetParam();
   std::vector<std::uint16_t> all(65536);
   for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::uint16_t>(i);
@@ -152,7 +152,7 @@ TEST_P(Half, NanStaysNan) {
   }
 }
 
-TEST_P(Half, EverySizeWithoutWritingPastTheEnd) {
+TEST_P(Half, ConvertsEverySizeWithoutWritingPastTheEnd) {
   for (std::size_t size = 0; size < 70; ++size) {
     std::vector<float> from(size + 1);
     for (std::size_t i = 0; i < size; ++i) from[i] = 1.0f / static_cast<float>(i + 3);

@@ -73,7 +73,7 @@ Lane best_largest_share(Lane lanes, std::uint32_t workers) {
   return best;
 }
 
-TEST(DealLanes, OneSubtreeEachNoneLeftOutAndAsEvenAsCanBe) {
+TEST(DealLanes, GivesEachWorkerOneSubtreeAsEvenlyAsPossible) {
   for (Lane lanes = 1; lanes <= 70; ++lanes) {
     for (std::uint32_t workers = 1; workers <= lanes; ++workers) {
       const auto dealt = deal_lanes(lanes, workers);
@@ -95,7 +95,7 @@ TEST(DealLanes, OneSubtreeEachNoneLeftOutAndAsEvenAsCanBe) {
   }
 }
 
-TEST(DealLanes, RefusesWhatCannotBe) {
+TEST(DealLanes, RefusesInvalidArguments) {
   EXPECT_THAT([] { deal_lanes(4, 0); }, ThrowsMessage<InvalidArgument>(HasSubstr("4 lanes")));
   EXPECT_THAT([] { deal_lanes(4, 5); }, ThrowsMessage<InvalidArgument>(HasSubstr("5 workers")));
 }
@@ -166,7 +166,7 @@ TEST_F(TreeSum, DoesNotDependOnTheNumberOfWorkers) {
   }
 }
 
-TEST_F(TreeSum, OrderMattersInTheseNumbers) {  // else the test above would prove nothing
+TEST_F(TreeSum, TestValuesAreSensitiveToTheOrder) {  // else the test above would prove nothing
   fill(8);
   std::vector<float> in_order(kCount);
   for (const auto& lane : values_) {
@@ -191,7 +191,7 @@ TEST_F(TreeSum, MissingLanesAreSkipped) {
   }
 }
 
-TEST_F(TreeSum, AbsentIsNotZero) {
+TEST_F(TreeSum, AbsentLaneAddsNoZero) {
   const std::vector<float> minus_zero = {-0.0f};
   const std::vector<Partial> partials = {{{2, 1}, minus_zero.data()}};
   std::vector<float> out = {1};
@@ -199,7 +199,7 @@ TEST_F(TreeSum, AbsentIsNotZero) {
   EXPECT_TRUE(std::signbit(out[0]));
 }
 
-TEST_F(TreeSum, BlockByBlock) {
+TEST_F(TreeSum, BlocksGiveTheSameBitsAsTheWhole) {
   const Lane lanes = 9;
   fill(lanes);
   std::vector<Partial> partials;
@@ -223,7 +223,7 @@ TEST_F(TreeSum, ManyLanes) {
   EXPECT_THAT(out, ElementsAre(1000, 1000, 1000));
 }
 
-TEST(TreeSumDeathTest, APartialAcrossANodeIsABug) {
+TEST(TreeSumDeathTest, InvalidPartialSumsAbort) {
   const std::vector<float> values(4);
   const std::vector<Partial> crossing = {{{0, 1}, values.data()}, {{1, 2}, values.data()}, {{3, 1}, values.data()}};
   std::vector<float> out(4);
@@ -259,7 +259,7 @@ void try_all(LaneRange node, std::size_t workers, std::vector<LaneRange>& so_far
   }
 }
 
-TEST(DealLanes, ByCostIsAsShortAsSubtreesAllow) {
+TEST(DealLanes, ByCostMinimisesTheLongestShare) {
   RandomStream random(5);
   for (int round = 0; round < 300; ++round) {
     const auto lanes = static_cast<Lane>(1 + random.below(12));

@@ -51,13 +51,13 @@ TEST(FormatEvent, ShowsEachKindOfValue) {
             "model=lenet mode=bsp");
 }
 
-TEST(FormatEvent, QuotesWhatWouldNotBeOneWord) {
+TEST(FormatEvent, QuotesValuesThatAreNotOneWord) {
   EXPECT_EQ(
       format_event("k", "m", {{"a", "two words"}, {"b", ""}, {"c", "k=v"}, {"d", "say \"hi\""}, {"e", "back\\slash"}}),
       R"(m event=k a="two words" b="" c="k=v" d="say \"hi\"" e="back\\slash")");
 }
 
-TEST(FormatEvent, NeverBreaksTheLineNorSteersATerminal) {
+TEST(FormatEvent, EscapesLineBreaksAndControlCharacters) {
   EXPECT_EQ(format_event("key", "first\nsecond", {{"text", "a\r\n\tb"}, {"esc", "\x1b[2J"}, {"del", "\x7f"}}),
             R"(first\nsecond event=key text="a\r\n\tb" esc="\x1b[2J" del="\x7f")");
 }
@@ -96,7 +96,7 @@ TEST_F(LogTest, RoleWithPatternCharactersIsShownAsItIs) {
   EXPECT_THAT(read_file(folder_ / "log"), HasSubstr("[50%v] hello"));
 }
 
-TEST_F(LogTest, LevelHoldsBackWhatIsBelowIt) {
+TEST_F(LogTest, LevelSuppressesLowerLevels) {
   set_up_logging({.role = "server 0", .file = folder_ / "log", .level = LogLevel::kWarn, .to_stderr = false});
   log_debug("one", "one");
   log_info("two", "two");
@@ -155,7 +155,7 @@ TEST(LogDefaultDeathTest, BeforeSetUpOnlyWarningsAndErrorsGoToStandardError) {
       ::testing::ExitedWithCode(0), ::testing::AllOf(HasSubstr("warning loud"), Not(HasSubstr("quiet"))));
 }
 
-TEST_F(LogTest, FileThatCannotBeOpenedNamesItAndKeepsTheOldPlace) {
+TEST_F(LogTest, UnopenableFileIsNamedAndTheOldLogIsKept) {
   set_up_logging({.file = folder_ / "log", .to_stderr = false});
   try {
     set_up_logging({.file = folder_ / "log/below-a-file", .to_stderr = false});

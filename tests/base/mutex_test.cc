@@ -175,7 +175,7 @@ TEST(StoppableCondition, Wait_StopWakesIt_ReturnsWithTheMutex) {
   }
 }
 
-TEST(StoppableCondition, Wait_NotifiedOrTooLate_StopAskedOfNobody) {
+TEST(StoppableCondition, Wait_NoStopRequested_EndsByNotificationOrDeadline) {
   Mutex mutex;
   StoppableCondition changed;
   const std::stop_source stop;

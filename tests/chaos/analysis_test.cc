@@ -89,7 +89,7 @@ TEST(Recovery, IsTheFirstStepOfTheNextView) {
   EXPECT_EQ(recovery.steps_redone, 1u);
 }
 
-TEST(Recovery, AStepThatWasAlmostDoneDoesNotCount) {
+TEST(Recovery, IgnoresAStepThatBeganBeforeTheFault) {
   Story story;
   story.begin(0, 0, 1, 0).begin(0, 0, 1, 1).commit(12, 0, 1, 0).alone(60, 1, 2, 0);
   EXPECT_DOUBLE_EQ(find_recovery(fault_at(10), story.events, kForever).seconds.value(), 0.055);
@@ -97,7 +97,7 @@ TEST(Recovery, AStepThatWasAlmostDoneDoesNotCount) {
   EXPECT_EQ(find_recovery(fault_at(10), story.events, kForever).back_seconds, std::nullopt);
 }
 
-TEST(Recovery, WithoutANewViewIsTheFirstStepBegunAfterIt) {
+TEST(Recovery, WithoutANewViewEndsWithTheFirstStepBegunAfterTheFault) {
   Story story;
   story.together(0, 0, 1).together(10, 1, 1).together(20, 2, 1);
   InjectedFault fault = fault_at(15, FaultKind::kKill, FaultRole::kMaster, 0);
@@ -108,7 +108,7 @@ TEST(Recovery, WithoutANewViewIsTheFirstStepBegunAfterIt) {
   EXPECT_EQ(recovery.steps_redone, 0u);
 }
 
-TEST(Recovery, AViewAfterTheNextFaultIsNotItsDoing) {
+TEST(Recovery, IgnoresViewsAfterTheNextFault) {
   Story story = killed_in_step_2();
   const std::vector<InjectedFault> faults{fault_at(5, FaultKind::kStop), fault_at(25)};
   const auto recoveries = find_recoveries(faults, story.events);
@@ -126,7 +126,7 @@ TEST(Recovery, AStoppedWorkerIsBackInALaterView) {
   EXPECT_DOUBLE_EQ(recovery.back_seconds.value(), 5.000);
 }
 
-TEST(Recovery, NeverIfNothingCommitsAnyMore) {
+TEST(Recovery, IsMissingIfNoLaterStepCommits) {
   Story story;
   story.together(0, 0, 1).begin(10, 1, 1, 0);
   const Recovery recovery = find_recovery(fault_at(12), story.events, kForever);
@@ -134,32 +134,32 @@ TEST(Recovery, NeverIfNothingCommitsAnyMore) {
   EXPECT_EQ(recovery.steps_redone, 0u);
 }
 
-TEST(Recovery, UnitsThatOthersDoAgainAreRedone) {
+TEST(Recovery, CountsUnitsRepeatedByOthersAsRedone) {
   Story story;
   story.unit(0, 0, 0).unit(0, 1, 1, /*commits=*/false).unit(50, 1, 0).unit(60, 2, 0);
   const Recovery recovery = find_recovery(fault_at(3), story.events, kForever);
   EXPECT_EQ(recovery.steps_redone, 1u);
 }
 
-TEST(Audit, NothingIsWrongWithARunThatRecovers) {
+TEST(Audit, RunThatRecoversHasNoProblems) {
   const WorkAudit found = audit(killed_in_step_2(), 5);
   EXPECT_EQ(found.samples_missing, 0u) << found.first_problem;
   EXPECT_EQ(found.samples_repeated, 0u) << found.first_problem;
 }
 
-TEST(Audit, AStepThatOneOfThemFinishedIsDoneForAll) {
+TEST(Audit, StepFinishedByOneWorkerCountsForAll) {
   Story story;  // worker 0 got the sum of step 0, worker 1 died before; nobody does it again
   story.begin(0, 0, 1, 0).begin(0, 0, 1, 1).commit(10, 0, 1, 0).alone(60, 1, 2, 0);
   EXPECT_EQ(audit(story, 2).first_problem, "");
 }
 
-TEST(Audit, AStepThatOnlyTheDeadFinishedHasToBeDoneAgain) {
+TEST(Audit, StepFinishedOnlyByDeadWorkersMustBeRepeated) {
   Story story;
   story.begin(0, 0, 1, 0).begin(0, 0, 1, 1).commit(10, 0, 1, 1).alone(60, 0, 2, 0);
   EXPECT_EQ(audit(story, 1).first_problem, "");
 }
 
-TEST(Audit, AStepThatASurvivorHadAlreadyIsRepeated) {
+TEST(Audit, StepThatASurvivorHadFinishedCountsAsRepeated) {
   Story story;
   story.begin(0, 0, 1, 0).begin(0, 0, 1, 1).commit(10, 0, 1, 0).alone(60, 0, 2, 0);
   const WorkAudit found = audit(story, 1);
@@ -167,13 +167,13 @@ TEST(Audit, AStepThatASurvivorHadAlreadyIsRepeated) {
   EXPECT_THAT(found.first_problem, HasSubstr("lane 0 of step 0 took effect more than once"));
 }
 
-TEST(Audit, ASurvivorThatGoesBackRepeatsNothing) {
+TEST(Audit, SurvivorThatRollsBackRepeatsNothing) {
   Story story;
   story.begin(0, 0, 1, 0).begin(0, 0, 1, 1).commit(10, 0, 1, 0).alone(60, 0, 2, 0);
   EXPECT_EQ(audit_work(story.events, {.steps = 1, .lanes = 4, .rolls_back = true}).first_problem, "");
 }
 
-TEST(Audit, WhatNobodyDidIsMissing) {
+TEST(Audit, ReportsWorkThatNoWorkerDid) {
   Story story;
   story.together(0, 0, 1).together(20, 2, 1);
   EXPECT_EQ(audit(story, 3).samples_missing, 4 * 16u);
@@ -218,7 +218,7 @@ class ChaosReports : public ::testing::Test {
                       .reference_sha256 = "aaaa"};
 };
 
-TEST_F(ChaosReports, SayThatAllIsWell) {
+TEST_F(ChaosReports, SoundRunHasNoProblems) {
   EXPECT_DOUBLE_EQ(report_.goodput(), 0.8);
   EXPECT_TRUE(problems_of(report_).empty());
   const std::string text = to_text(report_);
@@ -243,7 +243,7 @@ TEST_F(ChaosReports, SayWhatIsWrong) {
   EXPECT_EQ(problems_of(report_).size(), 2u);
 }
 
-TEST_F(ChaosReports, WithoutAFaultNothingIsProven) {
+TEST_F(ChaosReports, RunWithoutFaultsIsAProblem) {
   report_.recoveries.clear();
   EXPECT_THAT(problems_of(report_), ::testing::ElementsAre(HasSubstr("no fault was injected")));
 }

@@ -25,7 +25,7 @@ namespace {
 
 using namespace std::string_view_literals;
 
-TEST(JobProcesses, AreKnownByTheirEnvironmentAndTheMasterByItsCommand) {
+TEST(JobProcesses, AreFoundByEnvironmentAndTheMasterByItsCommand) {
   EXPECT_EQ(identify(7, "/bin/trireme-worker\0{}\0"sv, "A=b\0TRIREME_ROLE=worker\0TRIREME_RANK=3\0"sv),
             (JobProcess{.pid = 7, .role = FaultRole::kWorker, .slot = 3}));
   EXPECT_EQ(identify(7, "/bin/trireme\0serve\0"sv, "TRIREME_RANK=1\0TRIREME_ROLE=server\0"sv),
@@ -59,7 +59,7 @@ class FaultInjectorTest : public ::testing::Test {
   const pid_t victim_ = supervisor_.start({.name = "victim", .argv = {"sleep", "60"}});
 };
 
-TEST_F(FaultInjectorTest, AStoppedProcessGoesOn) {
+TEST_F(FaultInjectorTest, StoppedProcessContinuesAfterStopFor) {
   FaultInjector injector({.stop_for = 50ms});
   injector.inject(FaultKind::kStop, victim_);
   EXPECT_TRUE(injector.busy());
@@ -71,7 +71,7 @@ TEST_F(FaultInjectorTest, AStoppedProcessGoesOn) {
   EXPECT_TRUE(eventually([&] { return state_of(victim_) != 'T'; }));
 }
 
-TEST_F(FaultInjectorTest, NobodyStaysStopped) {
+TEST_F(FaultInjectorTest, DestructorContinuesStoppedProcesses) {
   {
     FaultInjector injector({.stop_for = 1h});
     injector.inject(FaultKind::kSlow, victim_);
@@ -107,7 +107,7 @@ struct Loopback {
   FileDescriptor there;
 };
 
-TEST(Connections, AreCutOrItIsSaidWhyNot) {
+TEST(Connections, CutSucceedsOrReportsWhyNot) {
   const Loopback connection;
   try {
     check_cutting_is_possible();

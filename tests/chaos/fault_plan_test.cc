@@ -37,12 +37,12 @@ TEST(FaultPlan, TheSameSeedGivesTheSameFaults) {
   EXPECT_NE(faults, all_of(FaultPlan(other)));
 }
 
-TEST(FaultPlan, OneInEachStretchOfSteps) {
+TEST(FaultPlan, HasOneFaultPerInterval) {
   const auto faults = all_of(FaultPlan(kMixed));
   for (std::size_t i = 0; i < faults.size(); ++i) EXPECT_EQ(faults[i].step / 20, i) << faults[i].step;
 }
 
-TEST(FaultPlan, HitsEverybodyButThoseWhoAreSpared) {
+TEST(FaultPlan, HitsEveryProcessExceptSparedOnes) {
   FaultPlanOptions options{.every = 1, .count = 200, .workers = 4, .spared = 1};
   std::set<std::uint32_t> slots;
   for (const Fault& fault : all_of(FaultPlan(options))) slots.insert(fault.slot);
@@ -79,18 +79,18 @@ TEST(FaultPlan, WaitsForItsStep) {
   EXPECT_EQ(plan.due(1000), nullptr);
 }
 
-TEST(FaultPlan, WithoutACountItNeverEnds) {
+TEST(FaultPlan, CountZeroNeverEnds) {
   FaultPlan plan({.count = 0});
   for (int i = 0; i < 1000; ++i) plan.injected();
   EXPECT_NE(plan.due(~Step{0}), nullptr);
 }
 
-TEST(FaultPlan, AFullDiskHappensToTheDisk) {
+TEST(FaultPlan, DiskFullHasTheRoleDisk) {
   for (const Fault& fault : all_of(FaultPlan({.kinds = {FaultKind::kDiskFull}})))
     EXPECT_EQ(fault.role, FaultRole::kDisk);
 }
 
-TEST(FaultPlan, RefusesWhatCannotBe) {
+TEST(FaultPlan, RefusesInvalidOptions) {
   EXPECT_THAT([] { FaultPlan({.roles = {FaultRole::kServer}}); },
               ThrowsMessage<InvalidArgument>(HasSubstr("has no servers")));
   EXPECT_THAT([] { parse_fault_kind("kil"); }, ThrowsMessage<InvalidArgument>(HasSubstr("did you mean 'kill'?")));

@@ -32,7 +32,7 @@ TEST_F(ConvertTest, ExportsTheModelUnderPlainNames) {
   EXPECT_EQ(file.metadata().at("trireme.step"), "40");
 }
 
-TEST_F(ConvertTest, WhatWasExportedWithAllComesBackWhole) {
+TEST_F(ConvertTest, ExportWithAllRoundTrips) {
   const State state = make_state(1);
   export_safetensors(write(state, 40), file_, {.all = true});
   import_safetensors(file_, folder_ / "other");
@@ -66,7 +66,7 @@ TEST_F(ConvertTest, MetadataOfOthersIsNotTrusted) {
   EXPECT_EQ(Checkpoint::open(step_path(folder_ / "b", 0)).meta(), nlohmann::json());
 }
 
-TEST_F(ConvertTest, WhatCannotBeExportedIsSaid) {
+TEST_F(ConvertTest, RefusesNameClashesAndCheckpointsWithoutAModel) {
   const State clash = make_state(1, {{"model/w", DType::kU8, {1}}, {"buffer/w", DType::kU8, {1}}});
   EXPECT_FAILS(export_safetensors(write(clash, 1), file_), InvalidArgument, "both called 'w'", "--all");
   const State none = make_state(1, {{"optimizer/w", DType::kU8, {1}}});

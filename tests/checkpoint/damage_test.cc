@@ -57,7 +57,7 @@ TEST_F(DamageTest, EveryFlippedBitOfASmallCheckpointIsFound) {
   EXPECT_TRUE(verify(path).sound());
 }
 
-TEST_F(DamageTest, IsNamedByPartBlockBytesAndTensor) {
+TEST_F(DamageTest, ReportNamesPartBlockBytesAndTensor) {
   const State state = make_state(1, {{"model/a", DType::kU8, {300'000}}, {"model/b", DType::kU8, {300'000}}});
   FaultyFileSystem files;
   ASSERT_TRUE(write_state({.folder = folder_.path(), .files = &files}, state, 1).complete);
@@ -155,7 +155,7 @@ TEST_F(DamageTest, TheLatestIsTheNewestThatCanBeOpened) {
   EXPECT_THAT(list_checkpoints(folder_.path())[2].problem, HasSubstr("manifest.json is damaged"));
 }
 
-TEST_F(DamageTest, AnyOfThePathsAPersonMayNameIsFound) {
+TEST_F(DamageTest, LocateAcceptsRunCheckpointsAndStepFolders) {
   const auto checkpoints = folder_ / "run/checkpoints";
   FaultyFileSystem files;
   ASSERT_TRUE(write_state({.folder = checkpoints, .files = &files}, small_state(1), 7).complete);

@@ -57,12 +57,12 @@ void try_everywhere(Kind kind, int error, Step step, bool power_loss, std::size_
   EXPECT_GT(at, 12u) << "so few operations?";
 }
 
-TEST(FullDisk, IsToldAndTheCheckpointBeforeStays) {
+TEST(FullDisk, IsReportedAndThePreviousCheckpointStays) {
   try_everywhere(Kind::kFull, ENOSPC, 2, false);
   try_everywhere(Kind::kFull, ENOSPC, 1, false);
 }
 
-TEST(FailingDisk, IsToldAndTheCheckpointBeforeStays) {
+TEST(FailingDisk, IsReportedAndThePreviousCheckpointStays) {
   try_everywhere(Kind::kOnce, EIO, 2, false);
   try_everywhere(Kind::kOnce, EIO, 1, false);
 }
@@ -72,14 +72,14 @@ TEST(Crash, LeavesTheOldOrTheNewCheckpoint) {
   try_everywhere(Kind::kCrash, EIO, 1, false);
 }
 
-TEST(LossOfPower, LeavesTheOldOrTheNewCheckpoint) {
+TEST(PowerLoss, LeavesTheOldOrTheNewCheckpoint) {
   try_everywhere(Kind::kCrash, EIO, 2, true);
   try_everywhere(Kind::kCrash, EIO, 1, true);
 }
 
 TEST(ShortWrites, AreContinued) { try_everywhere(Kind::kOnce, EIO, 2, false, 50); }
 
-TEST(FullDisk, IsNotKeptFullByWhatWasNotCompleted) {
+TEST(FullDisk, IncompletePartsAreRemoved) {
   const TempFolder folder;
   const State state = make_state(1);
   FaultyFileSystem files({.at = 8, .kind = Kind::kFull, .longest_write = 100'000});
@@ -89,7 +89,7 @@ TEST(FullDisk, IsNotKeptFullByWhatWasNotCompleted) {
   EXPECT_TRUE(files_in(step_path(folder.path(), 3)).empty());
 }
 
-TEST(DeathOfAWriter, AtAnyMomentLeavesTheOldOrTheNewCheckpoint) {
+TEST(KilledWriter, LeavesTheOldOrTheNewCheckpoint) {
   const State old = small_state(1);
   const State state = small_state(2);
   for (const std::uint32_t dies : {0u, 1u}) {

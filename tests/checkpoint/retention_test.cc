@@ -29,7 +29,7 @@ TEST(DecideRemovals, KeepsTheLast) {
   EXPECT_THAT(removed({entry(1), entry(2), entry(3)}, {.keep_last = 0}, 3), IsEmpty());
 }
 
-TEST(DecideRemovals, KeepsTheBestTheEarlierOfEquals) {
+TEST(DecideRemovals, KeepsTheBestAndOfEqualsTheEarlier) {
   const auto scored = [](Step step, double score) { return entry(step, EntryState::kComplete, score); };
   EXPECT_THAT(removed({scored(1, 0.5), scored(2, 0.9), scored(3, 0.9), entry(4), scored(5, 0.1)},
                       {.keep_last = 1, .keep_best = 1}, 5),
@@ -38,14 +38,14 @@ TEST(DecideRemovals, KeepsTheBestTheEarlierOfEquals) {
               ElementsAre("1", "2"));
 }
 
-TEST(DecideRemovals, NeverTakesWhatMayBeInProgressNorWhatItDoesNotUnderstand) {
+TEST(DecideRemovals, NeverRemovesDamagedOrUnfinishedNewerCheckpoints) {
   EXPECT_THAT(removed({entry(1, EntryState::kIncomplete), entry(2, EntryState::kDamaged), entry(3),
                        entry(4, EntryState::kIncomplete)},
                       {.keep_last = 1}, 3),
               ElementsAre("1"));
 }
 
-TEST(DecideRemovals, NeverTakesTheOneJustWritten) {
+TEST(DecideRemovals, NeverRemovesTheOneJustWritten) {
   EXPECT_THAT(removed({entry(5), entry(8), entry(9), entry(10)}, {.keep_last = 2}, 5), ElementsAre("8"))
       << "a run that went back to an earlier step";
   EXPECT_THAT(removed({entry(4, EntryState::kIncomplete), entry(5), entry(7, EntryState::kIncomplete), entry(9)},

@@ -12,7 +12,7 @@ namespace {
 
 class RoundTrip : public ::testing::TestWithParam<std::uint32_t> {};
 
-TEST_P(RoundTrip, OfTensorsCutAnywhere) {
+TEST_P(RoundTrip, TensorsSplitAnywhereAreRestored) {
   const TempFolder folder;
   for (Step step = 1; step <= 3; ++step) {
     const State state = make_state(step);
@@ -30,7 +30,7 @@ TEST_P(RoundTrip, OfTensorsCutAnywhere) {
 
 INSTANTIATE_TEST_SUITE_P(Parts, RoundTrip, ::testing::Values(1, 2, 3, 4));
 
-TEST(Reading, AnyBytesOfATensor) {
+TEST(Reading, ReadsAnyRangeOfATensor) {
   const TempFolder folder;
   const State state = make_state(7);
   ASSERT_TRUE(write_parts(folder.path(), state, 5, 3).complete);
@@ -60,7 +60,7 @@ TEST(Reading, BySeveralThreadsAtATime) {
   for (int i = 0; i < 4; ++i) threads.emplace_back([&] { expect_holds(checkpoint, state); });
 }
 
-TEST(Reading, GoesOnWhenTheFolderIsRemoved) {
+TEST(Reading, ContinuesWhenTheFolderIsRemoved) {
   const TempFolder folder;
   const State state = make_state(7);
   ASSERT_TRUE(write_parts(folder.path(), state, 5, 2).complete);
@@ -69,14 +69,14 @@ TEST(Reading, GoesOnWhenTheFolderIsRemoved) {
   expect_holds(checkpoint, state);
 }
 
-TEST(RoundTripOfNothing, IsACheckpointToo) {
+TEST(RoundTripOfEmptyState, IsACompleteCheckpoint) {
   const TempFolder folder;
   const State state{.meta = {{"updates", 0}}};
   ASSERT_TRUE(write_parts(folder.path(), state, 0, 2).complete);
   expect_holds(Checkpoint::open(step_path(folder.path(), 0)), state);
 }
 
-TEST(RoundTripOfMeta, KeepsWhateverItIs) {
+TEST(RoundTripOfMeta, KeepsAnyJson) {
   const TempFolder folder;
   State state = small_state(1);
   for (const nlohmann::json& meta : {nlohmann::json(), nlohmann::json(3.5), nlohmann::json("käse\n"),

@@ -44,7 +44,7 @@ TEST(WriteSafetensors, BytesAreThoseOfTheFormat) {
             std::string("\x58\0\0\0\0\0\0\0", 8) + header + " " + std::string("\0\0\x80\x3f\0\0\0\xc0", 8));
 }
 
-TEST(WriteSafetensors, ComesBackWithEveryType) {
+TEST(WriteSafetensors, RoundTripsEveryType) {
   const TempFolder folder;
   const std::vector<std::byte> raw(24, std::byte{7});
   std::vector<TensorView> tensors;
@@ -82,7 +82,7 @@ TEST(WriteSafetensors, OrderGivenDoesNotMatter) {
   EXPECT_THAT(names_of(SafetensorsFile(folder / "1").tensors()), ElementsAre("b", "c", "a"));
 }
 
-TEST(WriteSafetensors, NothingIsAFileToo) {
+TEST(WriteSafetensors, WritesAFileWithoutTensors) {
   const TempFolder folder;
   write_safetensors(folder / "m.safetensors", {});
   EXPECT_EQ(read_file(folder / "m.safetensors").size(), 16u);
@@ -91,7 +91,7 @@ TEST(WriteSafetensors, NothingIsAFileToo) {
   EXPECT_TRUE(file.metadata().empty());
 }
 
-TEST(WriteSafetensors, RefusesWhatNoReaderWouldTake) {
+TEST(WriteSafetensors, RefusesInvalidTensors) {
   const TempFolder folder;
   const auto path = folder / "m.safetensors";
   const std::vector<std::byte> raw(8);
@@ -110,7 +110,7 @@ TEST(WriteSafetensors, RefusesWhatNoReaderWouldTake) {
   refused({sound}, {{"key", "\xff"}});
 }
 
-TEST(SafetensorsFile, StaysWhereItsBytesAreWhenMovedOrReplaced) {
+TEST(SafetensorsFile, KeepsItsBytesWhenMovedOrReplacedOnDisk) {
   const TempFolder folder;
   const std::vector<float> before = {1, 2, 3};
   const std::vector<float> after = {4, 5, 6};
@@ -137,7 +137,7 @@ TEST(SafetensorsFile, AMissingTensorIsNamedWithACloseOne) {
   }
 }
 
-TEST(SafetensorsFile, WhatIsNoFileIsAnErrorNotAWait) {
+TEST(SafetensorsFile, ThrowsIoErrorForFoldersAndPipes) {
   const TempFolder folder;
   EXPECT_THROW(SafetensorsFile(folder / "missing"), IoError);
   EXPECT_THROW(SafetensorsFile(folder.path()), IoError);

@@ -37,7 +37,7 @@ TEST(Statistics, OfEveryType) {
   check(DType::kI64, bytes_in(std::vector<std::int64_t>{0, 1}));
 }
 
-TEST(Statistics, CountWhatIsNotFinite) {
+TEST(Statistics, CountNonFiniteValues) {
   const std::vector<float> values = {-3, std::nanf(""), 4, std::numeric_limits<float>::infinity()};
   const TensorStatistics result = statistics(DType::kF32, bytes_in(values));
   EXPECT_EQ(result.not_finite, 2u);

@@ -16,7 +16,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-TEST(Writer, StandsIdleUntilAsked) {
+TEST(Writer, CreatesNothingUntilAsked) {
   const TempFolder folder;
   Writer writer({.folder = folder / "checkpoints"});
   EXPECT_FALSE(writer.busy());
@@ -79,7 +79,7 @@ TEST(Writer, WritesWhatTheCallerStagedWithoutACopy) {
   }
 }
 
-TEST(Writer, RefusesWhatCannotBeACheckpoint) {
+TEST(Writer, RefusesInvalidArguments) {
   const TempFolder folder;
   const State state = small_state(1);
   const auto pieces = deal(state, 1, 1)[0];
@@ -112,7 +112,7 @@ TEST(Writer, KeepsToItsRate) {
   EXPECT_GE(report.write_seconds, 0.2);
 }
 
-TEST(Writer, GivesUpWhenItIsClosed) {
+TEST(Writer, AbandonsItsWorkWhenClosed) {
   const TempFolder folder;
   const State state = make_state(1, {{"model/w", DType::kU8, {200'000}}});
   std::vector<WriteReport> reports;
@@ -129,7 +129,7 @@ TEST(Writer, GivesUpWhenItIsClosed) {
   for (const WriteReport& report : reports) EXPECT_THAT(report.problem, HasSubstr("given up"));
 }
 
-TEST(Writer, SaysWhichPartDidNotCome) {
+TEST(Writer, NamesTheMissingPart) {
   const TempFolder folder;
   const State state = small_state(1);
   const auto dealt = deal(state, 3, 1);
@@ -145,7 +145,7 @@ TEST(Writer, SaysWhichPartDidNotCome) {
   EXPECT_FAILS(Checkpoint::open(step_path(folder.path(), 8)), Corrupt, "not a complete checkpoint");
 }
 
-TEST(Writer, SaysWhichBytesNobodyWrote) {
+TEST(Writer, NamesTheBytesThatNoPartWrote) {
   const TempFolder folder;
   const State state = small_state(1);
   const Bytes w = state.bytes[0];
@@ -179,7 +179,7 @@ TEST(Attempt, LeftoversOfAnotherAreNotMixedIn) {
   expect_holds(Checkpoint::open(step_path(folder.path(), 4)), state);
 }
 
-TEST(Attempt, AnotherReplacesACompleteOneAndTheSameDoesNot) {
+TEST(Attempt, AnotherAttemptReplacesACompleteCheckpointTheSameDoesNot) {
   const TempFolder folder;
   const State old = small_state(1);
   const State state = small_state(2);
@@ -209,7 +209,7 @@ TEST(Retention, KeepsTheLastAndTheBest) {
   EXPECT_THAT(steps, ::testing::ElementsAre(1, 4, 5));
 }
 
-TEST(Retention, ThatFailsIsToldButTheCheckpointIsComplete) {
+TEST(Retention, FailureIsReportedAndTheCheckpointIsComplete) {
   const TempFolder folder;
   const State state = small_state(1);
   ASSERT_TRUE(write_state({.folder = folder.path()}, state, 1).complete);

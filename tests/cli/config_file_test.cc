@@ -69,7 +69,7 @@ TEST_F(ConfigFileTest, CommentsAndAnEmptyFileChangeNothing) {
   EXPECT_EQ(model, "lenet");
 }
 
-TEST_F(ConfigFileTest, UnknownKeyIsRefusedWithTheOneThatWasMeant) {
+TEST_F(ConfigFileTest, UnknownKeyIsRefusedWithASuggestion) {
   EXPECT_FAILS(run("", "wokers = 4\n"), InvalidArgument, "job.toml", "'wokers'", "train", "workers");
 }
 

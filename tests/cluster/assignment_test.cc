@@ -81,7 +81,7 @@ TEST(Assignment, TheFirstOneIsEven) {
   for (const ShardPlace& place : assign_shards({}, servers({1, 2}), 8, 1).shards) EXPECT_EQ(place.replica, 0u);
 }
 
-TEST(Assignment, ABackupTakesOverAndANewOneIsChosen) {
+TEST(Assignment, ReplicaTakesOverAndANewOneIsChosen) {
   const auto first = assign_shards({}, servers({1, 2, 3}), 12, 2);
   const auto next = assign_shards(first.shards, servers({2, 3}), 12, 2);
   EXPECT_THAT(next.lost, IsEmpty());
@@ -95,7 +95,7 @@ TEST(Assignment, ABackupTakesOverAndANewOneIsChosen) {
   }
 }
 
-TEST(Assignment, ACopyOutOfSyncIsNeverPromoted) {
+TEST(Assignment, ReplicaOutOfSyncIsNeverPromoted) {
   std::vector<ShardPlace> shards{{.primary = 1, .replica = 2, .in_sync = false}, {1, 2, true}, {1, 0, false}};
   const auto next = assign_shards(shards, servers({2, 3}), 3, 2);
   EXPECT_EQ(next.lost, (std::vector<std::uint32_t>{0, 2}));
@@ -103,7 +103,7 @@ TEST(Assignment, ACopyOutOfSyncIsNeverPromoted) {
   EXPECT_THAT(next.reason, HasSubstr("2 shards are lost"));
 }
 
-TEST(Assignment, AServerThatComesGetsItsShareInTwoCalls) {
+TEST(Assignment, NewServerGetsItsShareInTwoCalls) {
   for (const std::uint32_t replicas : {1u, 2u}) {
     const auto before = assign_shards({}, servers({1, 2}), 12, replicas).shards;
     const auto live = servers({1, 2, 3});
@@ -129,13 +129,13 @@ TEST(Assignment, AServerThatLeavesLosesAllInTwoCalls) {
   }
 }
 
-TEST(Assignment, RefusesWhatCannotBe) {
+TEST(Assignment, RefusesInvalidArguments) {
   EXPECT_FAILS(assign_shards({}, {}, 4, 1), InvalidArgument, "no server");
   EXPECT_FAILS(assign_shards({}, servers({1}), 4, 0), InvalidArgument, "0 copies");
   EXPECT_FAILS(assign_shards({}, servers({1}), 4, 3), InvalidArgument, "3 copies");
 }
 
-TEST(Assignment, ReportsOfThePresentPairCount) {
+TEST(Assignment, OnlyReportsOfTheCurrentPairCount) {
   std::vector<ShardPlace> shards{{1, 2, false}, {2, 1, false}};
   EXPECT_FALSE(apply_reports(shards, 1, {{.shard = 0, .replica = 3, .in_sync = true, .failure = ""}}));
   EXPECT_FALSE(apply_reports(shards, 1, {{.shard = 1, .replica = 2, .in_sync = true, .failure = ""}}));
@@ -145,7 +145,7 @@ TEST(Assignment, ReportsOfThePresentPairCount) {
 }
 
 /// Servers die, come and leave at random; copies get in sync at random. A model of who really has the data follows.
-TEST(Assignment, WhateverHappensACopyWithTheDataServes) {
+TEST(Assignment, PrimaryAlwaysHasTheDataUnderRandomEvents) {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     RandomStream random(seed);
     const auto replicas = static_cast<std::uint32_t>(1 + random.below(2));

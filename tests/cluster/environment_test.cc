@@ -77,7 +77,7 @@ TEST(Environment, ReadsAServersPlace) {
   EXPECT_EQ(place.transport, net::Transport::kAuto);
 }
 
-TEST(Environment, TheStoreIsEnoughToFindTheMaster) {
+TEST(Environment, StoreReplacesTheMasterAddress) {
   const auto place = read(own({{"TRIREME_MASTER", ""}, {"TRIREME_STORE", "etcd://a:1,b:1/job"}}));
   EXPECT_EQ(place.store, "etcd://a:1,b:1/job");
   EXPECT_EQ(place.master.port, 0);
@@ -94,7 +94,7 @@ TEST(Environment, NamesTheVariableThatIsWrong) {
   EXPECT_FAILS(read(own({{"TRIREME_TRANSPORT", "tpc"}})), InvalidArgument, "tpc");
 }
 
-TEST(Environment, ARankMustBeBelowTheNumberOfItsKind) {
+TEST(Environment, RankMustBeBelowTheCountOfItsRole) {
   EXPECT_FAILS(read(own({{"TRIREME_RANK", "4"}})), InvalidArgument, "worker 4 cannot be", "the job has 4");
   EXPECT_FAILS(read(own({{"TRIREME_ROLE", "server"}, {"TRIREME_RANK", "2"}})), InvalidArgument, "server 2 cannot be");
 }
@@ -182,7 +182,7 @@ TEST(Environment, ATaskBeyondTheClusterIsRefused) {
   EXPECT_FAILS(read(tf_text(largest)), InvalidArgument, "the task is worker 4294967295");
 }
 
-TEST(Environment, OurOwnVariablesGoBeforeTfConfig) {
+TEST(Environment, OurOwnVariablesOverrideTfConfig) {
   Variables variables = own();
   variables["TF_CONFIG"] = "{";
   EXPECT_EQ(read(variables).rank, 1u);
@@ -192,7 +192,7 @@ TEST(Environment, AJobWithoutSecretIsRefused) {
   EXPECT_FAILS(read(own({{"TRIREME_SECRET", ""}})), InvalidArgument, "TRIREME_SECRET", "TRIREME_SECRET_FILE");
 }
 
-TEST(Environment, TheSecretCanStandInAFile) {
+TEST(Environment, ReadsTheSecretFromAFile) {
   const TempFolder folder;
   const auto file = folder.write("secret", std::string(kSecret) + "\n");
   EXPECT_EQ(read(own({{"TRIREME_SECRET", ""}, {"TRIREME_SECRET_FILE", file.string()}})).secret, kSecret);

@@ -10,7 +10,7 @@ namespace {
 
 using Outer = LocalSgdChoice::Outer;
 
-TEST(LocalSgdChoice, ReadsWhatItWrites) {
+TEST(LocalSgdChoice, TextRoundTrips) {
   for (const std::string text :
        {"1", "16", "16,elastic=0.5", "4,outer=sgd,outer-lr=1", "16,outer=momentum,outer-lr=0.7,outer-momentum=0.8",
         "16,outer=nesterov,outer-lr=0.7,outer-momentum=0.9"}) {

@@ -24,21 +24,21 @@ TEST(Stragglers, AreThoseThatTakeMuchLongerThanTheMedian) {
   EXPECT_THAT(describe(found), HasSubstr("worker 2 (3.3 times"));
 }
 
-TEST(Stragglers, OfTwoTheSlowerOne) {
+TEST(Stragglers, SlowerOfTwoWorkersIsOne) {
   EXPECT_THAT(slots(find_stragglers(std::vector<LanePace>{{0, 10}, {5, 2}}, {})), ElementsAre(0));
   EXPECT_THAT(find_stragglers(std::vector<LanePace>{{0, 10}, {1, 0}}, {}), IsEmpty()) << "nothing to compare with";
   EXPECT_THAT(find_stragglers(std::vector<LanePace>{{0, 10}}, {}), IsEmpty());
   EXPECT_THAT(find_stragglers({}, {}), IsEmpty());
 }
 
-TEST(Stragglers, WhoIsOneStaysOneForALittleLonger) {
+TEST(Stragglers, KnownStragglersStayDownToALowerFactor) {
   const std::vector<LanePace> paces{{0, 1.0}, {1, 1.4}};
   EXPECT_THAT(find_stragglers(paces, {}), IsEmpty());
   EXPECT_THAT(slots(find_stragglers(paces, std::vector<Straggler>{{1, 2.0}})), ElementsAre(1));
   EXPECT_THAT(find_stragglers(std::vector<LanePace>{{0, 1.0}, {1, 1.2}}, std::vector<Straggler>{{1, 2.0}}), IsEmpty());
 }
 
-TEST(Balance, OnlyWhereItIsWorthAChange) {
+TEST(Balance, MovesLanesOnlyIfItShortensAStepEnough) {
   const auto even = deal_lanes(16, 4);
   EXPECT_THAT(better_costs(16, even, std::vector<double>{1, 1, 1.05, 1}), IsEmpty());
   const std::vector<double> slow{1, 6, 1, 1};

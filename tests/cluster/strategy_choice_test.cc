@@ -17,13 +17,13 @@ TEST(StrategyChoice, IsReadFromItsName) {
   EXPECT_EQ(parse_strategy("local-sgd:16"), (StrategyChoice{.kind = Kind::kLocalSgd, .local_sgd = {.steps = 16}}));
 }
 
-TEST(StrategyChoice, AndWrittenBack) {
+TEST(StrategyChoice, TextRoundTrips) {
   for (const std::string text : {"ps", "allreduce", "central", "local-sgd:1", "local-sgd:128"}) {
     EXPECT_EQ(to_string(parse_strategy(text)), text);
   }
 }
 
-TEST(StrategyChoice, SaysWhatWasMeant) {
+TEST(StrategyChoice, SuggestsACloseName) {
   EXPECT_FAILS(parse_strategy("allreduse"), InvalidArgument, "'allreduse'", "did you mean 'allreduce'");
   EXPECT_FAILS(parse_strategy("local-sdg:4"), InvalidArgument, "did you mean 'local-sgd'", "local-sgd:<steps>");
   EXPECT_FAILS(parse_strategy(""), InvalidArgument, "use ps, allreduce");
@@ -43,7 +43,7 @@ TEST(StrategyChoice, KnowsWhetherItNeedsServers) {
   EXPECT_FAILS(check_servers({.kind = Kind::kCentral}, 2), InvalidArgument, "one place", "2 servers");
 }
 
-TEST(StrategyChoice, TellsPeopleItsConsistencyWhereItHasOne) {
+TEST(StrategyChoice, DescriptionIncludesTheConsistencyOfPs) {
   EXPECT_EQ(describe({.kind = Kind::kParameterServer}, "ssp:4"), "ps:ssp:4");
   EXPECT_EQ(describe({.kind = Kind::kAllReduce}, "bsp"), "allreduce");
 }

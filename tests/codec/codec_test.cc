@@ -84,13 +84,13 @@ TEST(Codec, Int8RoundsToTheNearestOf255) {
   EXPECT_THAT(round_trip({.kind = Kind::kInt8}, values), ElementsAre(127, 1, 0, 0, 1, 2, -1, -126, -127, 0));
 }
 
-TEST(Codec, OneBitStandsForTheMeansOfBothSigns) {
+TEST(Codec, OneBitDecodesToTheMeanOfEachSign) {
   const std::vector<float> values = {1, -3, 2, -5, 6};
   EXPECT_THAT(round_trip({.kind = Kind::kOneBit}, values), ElementsAre(3, -4, 3, -4, 3));
   EXPECT_THAT(round_trip({.kind = Kind::kOneBit}, std::vector<float>{-2, -4}), ElementsAre(-3, -3));
 }
 
-TEST(Codec, OneBitHasNoLargerErrorThanOneScaleWould) {
+TEST(Codec, OneBitErrorIsAtMostThatOfASingleScale) {
   std::vector<float> values = gradient_like(kBlock, 9);
   for (float& value : values) value += 0.1f * std::fabs(value);
   double mean = 0;
@@ -105,7 +105,7 @@ TEST(Codec, OneBitHasNoLargerErrorThanOneScaleWould) {
   EXPECT_LT(ours, one_scale);
 }
 
-TEST(Codec, ValuesThatAreNotFiniteShow) {
+TEST(Codec, NonFiniteValuesSurviveEncoding) {
   for (const Spec& spec : kAllSpecs) {
     for (const std::size_t size : {std::size_t{1}, std::size_t{7}, kBlock + 1, std::size_t{10'007}}) {
       for (const float bad : {kNan, -kNan, kInfinity, -kInfinity}) {
@@ -148,7 +148,7 @@ TEST(Codec, EncodedBytesMayLieAnywhere) {
   }
 }
 
-TEST(Codec, BlocksEncodedApartAreTheBytesOfTheWhole) {
+TEST(Codec, BlocksEncodedSeparatelyGiveTheSameBytes) {
   const std::vector<float> values = gradient_like(5 * kBlock + 100, 6);
   for (const Spec& spec : kAllSpecs) {
     if (is_sparse(spec)) continue;
@@ -192,7 +192,7 @@ TEST(Codec, SumsOfReducibleFormsDecodeToTheSum) {
 
 /// The bytes are part of the protocol between machines of different kinds: they must not change by accident, nor with
 /// the instruction set.
-TEST(Codec, TheSameBytesEverywhere) {
+TEST(Codec, EncodedBytesAreStable) {
   std::vector<float> values(2 * kBlock + 77);
   RandomStream random(11);
   for (float& value : values) value = static_cast<float>(random.uniform() - 0.4);  // no libm: it differs by machine

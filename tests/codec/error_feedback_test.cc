@@ -27,7 +27,7 @@ struct Sender {
   }
 };
 
-TEST(ErrorFeedback, NothingIsLost) {
+TEST(ErrorFeedback, NothingIsLostOverManySteps) {
   constexpr int kSteps = 50;
   for (const Spec& spec : kAllSpecs) {
     for (const std::size_t size : {std::size_t{1}, kBlock - 1, 5 * kBlock + 3}) {
@@ -53,7 +53,7 @@ TEST(ErrorFeedback, NothingIsLost) {
   }
 }
 
-TEST(ErrorFeedback, TheResidualIsInputLessDecodedAndGoesIntoTheNext) {
+TEST(ErrorFeedback, ResidualIsInputMinusDecodedAndIsAddedToTheNext) {
   for (const Spec& spec : kAllSpecs) {
     if (spec.kind == Kind::kNone) continue;
     const std::size_t size = 4 * kBlock + 9;
@@ -70,7 +70,7 @@ TEST(ErrorFeedback, TheResidualIsInputLessDecodedAndGoesIntoTheNext) {
   }
 }
 
-TEST(ErrorFeedback, WithoutItThereIsNoMemory) {
+TEST(ErrorFeedback, DisabledKeepsNoResidual) {
   for (Spec spec : kAllSpecs) {
     spec.error_feedback = false;
     Sender sender{spec, 1000};
@@ -82,7 +82,7 @@ TEST(ErrorFeedback, WithoutItThereIsNoMemory) {
   }
 }
 
-TEST(ErrorFeedback, WhatIsNotFiniteShowsOnceAndDoesNotStay) {
+TEST(ErrorFeedback, NonFiniteValuesAreSentOnceAndNotKept) {
   constexpr float kInf = std::numeric_limits<float>::infinity();
   for (const Spec& spec : kAllSpecs) {
     for (const float bad : {std::numeric_limits<float>::quiet_NaN(), kInf, -kInf}) {
@@ -109,7 +109,7 @@ TEST(ErrorFeedback, SurvivesSumsThatOverflow) {
   }
 }
 
-TEST(ErrorFeedback, UndoTakesBackAnEncodeBitByBit) {
+TEST(ErrorFeedback, UndoRevertsAnEncodeExactly) {
   for (const Spec& spec : kAllSpecs) {
     Sender sender{spec, 3000};
     Sender undisturbed{spec, 3000};
@@ -184,7 +184,7 @@ TEST(ErrorFeedback, TrainsAsFarAsWithoutCompression) {
   for (const Spec& spec : kAllSpecs) EXPECT_LT(loss_left(spec, kSteps, kRate), 10 * plain) << to_string(spec);
 }
 
-TEST(ErrorFeedback, IsWhatMakesSparseOnesConverge) {
+TEST(ErrorFeedback, MakesTopKConverge) {
   Spec spec{.kind = Kind::kTopK, .ratio = 0.05, .error_feedback = false};
   const double without = loss_left(spec, 300, 0.05);
   spec.error_feedback = true;

@@ -24,7 +24,7 @@ void expect_refused(const Spec& spec, Bytes bytes, std::size_t count, const std:
   EXPECT_THAT(out, Each(7.0f));
 }
 
-TEST(HostileBytes, EveryOtherSizeIsRefused) {
+TEST(HostileBytes, RefusesEveryWrongSize) {
   for (const Spec& spec : kAllSpecs) {
     for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{100}, kBlock + 1}) {
       const std::size_t right = encoded_bytes(spec, count);

@@ -34,7 +34,7 @@ std::vector<std::uint32_t> largest_by_sorting(std::span<const float> values, std
   return order;
 }
 
-TEST(TopK, SendsWhatSortingWouldSend) {
+TEST(TopK, SendsTheLargestMagnitudes) {
   for (const double ratio : {0.001, 0.01, 0.1, 0.5, 1.0}) {
     const Spec spec{.kind = Kind::kTopK, .ratio = ratio};
     for (const std::size_t size : kSizes) {
@@ -45,7 +45,7 @@ TEST(TopK, SendsWhatSortingWouldSend) {
   }
 }
 
-TEST(TopK, SendsWhatSortingWouldSendAmongManyEquals) {
+TEST(TopK, SendsTheLargestMagnitudesAmongManyEquals) {
   RandomStream random(4);
   for (int round = 0; round < 200; ++round) {
     std::vector<float> values(1 + random.below(300));
@@ -65,7 +65,7 @@ TEST(TopK, TiesGoToTheLowerIndex) {
   EXPECT_THAT(sent_indices({.kind = Kind::kTopK, .ratio = 0.02}, std::vector<float>(200)), ElementsAre(0, 1, 2, 3));
 }
 
-TEST(TopK, AnyBitsAreSortedTheSame) {
+TEST(TopK, HandlesAnyBitPattern) {
   RandomStream random(8);
   std::vector<float> values(5000);
   for (float& value : values) value = std::bit_cast<float>(static_cast<std::uint32_t>(random.next()));

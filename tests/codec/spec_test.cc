@@ -19,7 +19,7 @@ TEST(Spec, TextRoundTrips) {
   EXPECT_EQ(to_string(parse_spec("randomk")), "randomk:0.01");
 }
 
-TEST(Spec, UnknownTextIsAnsweredWithWhatWasMeant) {
+TEST(Spec, UnknownTextIsRefusedWithASuggestion) {
   EXPECT_FAILS(parse_spec("int9"), InvalidArgument, "'int9'", "did you mean 'int8'", "none, fp16", "topk:RATIO");
   EXPECT_FAILS(parse_spec("topc:0.1"), InvalidArgument, "did you mean 'topk'");
   EXPECT_FAILS(parse_spec(""), InvalidArgument, "unknown codec ''");

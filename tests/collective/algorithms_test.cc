@@ -162,7 +162,7 @@ TEST(Choice, FollowsSizeRanksAndTopology) {
   }
 }
 
-TEST(Choice, TreesOfRanksOnlyWhereTheyAreTreesOfLanes) {
+TEST(Choice, TreeRequiresRanksThatFormSubtreesOfLanes) {
   const Topology topology{.ranks = 12, .hosts = each_alone(12)};
   const auto choice = [&](const std::vector<LaneRange>& lanes) {
     return choose_all_reduce(topology, {}, lanes, 8, false).algorithm;
@@ -171,7 +171,7 @@ TEST(Choice, TreesOfRanksOnlyWhereTheyAreTreesOfLanes) {
   EXPECT_EQ(choice(deal_lanes(16, 12)), Algorithm::kDirect);
 }
 
-TEST(Choice, WhatIsAskedForIsDoneOrRefused) {
+TEST(Choice, RequestedAlgorithmIsUsedOrRefused) {
   const Topology one{.ranks = 3, .hosts = {{0, 1, 2}}};
   const Topology two{.ranks = 4, .hosts = {{0, 2}, {1, 3}}};
   const auto ask = [](const Topology& topology, Algorithm algorithm, std::size_t bytes, bool shared) {
@@ -187,7 +187,7 @@ TEST(Choice, WhatIsAskedForIsDoneOrRefused) {
   EXPECT_FAILS(ask(two, Algorithm::kHierarchical, 8, false), InvalidArgument, "not a subtree", "any order");
 }
 
-TEST(Choice, HostsAsSubtrees) {
+TEST(Choice, HostsAreSubtreesIfTheirLanesAre) {
   const auto are = [](std::vector<std::vector<Rank>> hosts, const std::vector<LaneRange>& lanes) {
     return hosts_are_subtrees({.ranks = static_cast<std::uint32_t>(lanes.size()), .hosts = std::move(hosts)}, lanes);
   };
@@ -198,7 +198,7 @@ TEST(Choice, HostsAsSubtrees) {
   EXPECT_FALSE(are({{0, 2}, {1, 3}}, deal_lanes(4, 4)));
 }
 
-TEST(Algorithm, NamesGoBothWays) {
+TEST(Algorithm, NamesRoundTrip) {
   for (const Algorithm algorithm :
        {Algorithm::kAuto, Algorithm::kOneShot, Algorithm::kDirect, Algorithm::kInPlace, Algorithm::kTree,
         Algorithm::kHalvingDoubling, Algorithm::kRing, Algorithm::kHierarchical}) {

@@ -47,7 +47,7 @@ TEST_P(AsyncTest, ManyHandlesInFlight) {
   });
 }
 
-TEST_P(AsyncTest, WaitingIsBoundedAndTheOperationGoesOn) {
+TEST_P(AsyncTest, WaitTimesOutAndTheOperationContinues) {
   std::latch waited(1);
   on_ranks(2, [&](Communicator& ranks) {
     auto data = own(ranks, 1000);
@@ -63,7 +63,7 @@ TEST_P(AsyncTest, WaitingIsBoundedAndTheOperationGoesOn) {
   });
 }
 
-TEST_P(AsyncTest, BlockingCallsKeepTheirPlaceBehindStartedOnes) {
+TEST_P(AsyncTest, BlockingCallsRunAfterStartedOnes) {
   on_ranks(3, [](Communicator& ranks) {
     for (int i = 0; i < 20; ++i) {
       auto first = own(ranks, 40'000);
@@ -130,7 +130,7 @@ TEST_P(AsyncTest, MessagesOfOnePairAreMatchedInOrder) {
   });
 }
 
-TEST_P(AsyncTest, SendsBeforeACollectiveAndTheirReceiptAfterIt) {
+TEST_P(AsyncTest, SendBeforeACollectiveIsReceivedAfterIt) {
   on_ranks(3, [](Communicator& ranks) {
     const Rank right = (ranks.rank() + 1) % 3;
     const Rank left = (ranks.rank() + 2) % 3;
@@ -146,7 +146,7 @@ TEST_P(AsyncTest, SendsBeforeACollectiveAndTheirReceiptAfterIt) {
   });
 }
 
-TEST_P(AsyncTest, AllocationsKeepTheirPlaceBehindStartedOnes) {
+TEST_P(AsyncTest, AllocationsRunAfterStartedOperations) {
   on_ranks(3, [](Communicator& ranks) {
     for (int i = 0; i < 10; ++i) {
       auto data = own(ranks, 60'000);
@@ -240,7 +240,7 @@ TEST_P(AsyncTest, ACommunicatorEndsInTheMiddleOfAMessage) {
   }
 }
 
-TEST_P(AsyncTest, AMessageThatNobodyTakesEndsAtItsDeadline) {
+TEST_P(AsyncTest, MessageWithoutReceiverTimesOut) {
   Ranks ranks(2);
   const auto problems = ranks.run([&](Rank rank) {
     Communicator communicator(*ranks.endpoints[rank],
@@ -258,7 +258,7 @@ TEST_P(AsyncTest, AMessageThatNobodyTakesEndsAtItsDeadline) {
   EXPECT_EQ(problems, std::vector<std::string>(2));
 }
 
-TEST_P(AsyncTest, AbortFreesWhoWaits) {
+TEST_P(AsyncTest, AbortWakesWaitingThreads) {
   Ranks ranks(2);
   const auto problems = ranks.run([&](Rank rank) {
     Communicator communicator(*ranks.endpoints[rank], ranks.options(rank, {.transport = GetParam().transport}));

@@ -48,14 +48,14 @@ INSTANTIATE_TEST_SUITE_P(Each, ConnectOver,
                          ::testing::Values(std::pair{"auto", "shm"}, std::pair{"tcp", "tcp"}, std::pair{"tls", "tls"}),
                          [](const auto& instance) { return instance.param.first; });
 
-TEST(Connect, AloneIsAGroupOfOne) {
+TEST(Connect, SingleRankIsAGroupOfOne) {
   const auto group = connect({.rank = 0, .addresses = free_addresses(1), .secret = "a secret"});
   std::vector<float> values{3};
   group->run(all_reduce(std::span(values)));
   EXPECT_EQ(values[0], 3);
 }
 
-TEST(Connect, RefusesWhatCannotWork) {
+TEST(Connect, RefusesInvalidOptions) {
   EXPECT_FAILS(connect({.rank = 2, .addresses = {"127.0.0.1:1", "127.0.0.1:2"}, .secret = "s"}), InvalidArgument,
                "rank 2", "2 given");
   EXPECT_FAILS(connect({.rank = 0, .addresses = {"127.0.0.1:1"}}), InvalidArgument, "need a secret");
@@ -64,7 +64,7 @@ TEST(Connect, RefusesWhatCannotWork) {
                InvalidArgument, "pigeon");
 }
 
-TEST(Connect, NamesTheRankThatDoesNotCome) {
+TEST(Connect, TimeoutNamesTheMissingRank) {
   EXPECT_FAILS(
       connect({.rank = 0, .addresses = free_addresses(2), .secret = "s", .within = std::chrono::milliseconds(300)}),
       Timeout, "rank 1");

@@ -41,7 +41,7 @@ struct DeterminismTest : ::testing::TestWithParam<Road> {
 INSTANTIATE_TEST_SUITE_P(Over, DeterminismTest, ::testing::Values(kShm, kTcp),
                          [](const auto& test) { return test.param.name; });
 
-TEST_P(DeterminismTest, OrderOfArrivalDoesNotShow) {
+TEST_P(DeterminismTest, ResultDoesNotDependOnTheOrderOfArrival) {
   on_ranks({2, 3, 4, 7}, [](Communicator& ranks) {
     RandomStream random(mix_seed(ranks.size(), ranks.rank()));
     for (const std::size_t count : {kSmall, kLarge}) {
@@ -134,15 +134,15 @@ void check_lanes(Communicator& ranks) {
   }
 }
 
-TEST_P(DeterminismTest, TheNumberOfRanksDoesNotShow) { on_ranks({1, 2, 3, 4, 5, 7, 8}, check_lanes); }
+TEST_P(DeterminismTest, ResultDoesNotDependOnTheNumberOfRanks) { on_ranks({1, 2, 3, 4, 5, 7, 8}, check_lanes); }
 
-TEST(Determinism, HostsDoNotShow) {
+TEST(Determinism, ResultDoesNotDependOnTheHosts) {
   for (const std::vector<Rank>& elsewhere : {std::vector<Rank>{2}, std::vector<Rank>{0}, std::vector<Rank>{2, 3}}) {
     expect_ranks(4, {}, check_lanes, elsewhere);
   }
 }
 
-TEST(Determinism, EqualSharesOfLanesAlongTheTreeOfRanks) {
+TEST(Determinism, TreeAndHalvingDoublingAddInLaneOrder) {
   for (const std::uint32_t size : {2u, 4u, 8u}) {
     expect_ranks(size, {.transport = net::Transport::kTcp}, [](Communicator& ranks) {
       const auto lanes = deal_lanes(8, ranks.size());

@@ -62,7 +62,7 @@ struct EndpointTest : ::testing::TestWithParam<Road> {
 INSTANTIATE_TEST_SUITE_P(Over, EndpointTest, ::testing::Values(kShm, kTcp, kTls),
                          [](const auto& test) { return test.param.name; });
 
-TEST_P(EndpointTest, AConnectionFindsWhoWaitsForIt) {
+TEST_P(EndpointTest, AcceptMatchesConnectionsByName) {
   Ranks ranks(2);
   // Early: before anybody asks for it.
   ranks.endpoints[1]->connect(ranks.addresses[0], link(1, "a"), transport(), Deadline::in(10s));
@@ -96,7 +96,7 @@ TEST_P(EndpointTest, AnotherSecretIsRefused) {
   expect_work(ranks, 1, transport());
 }
 
-TEST_P(EndpointTest, ARankThatNeverComesIsNamed) {
+TEST_P(EndpointTest, TimeoutNamesTheRankThatDidNotConnect) {
   Ranks ranks(3);
   // Ranks 0 and 2 are here; 1 has an endpoint, but does not take part.
   std::vector<std::string> problems;
@@ -162,7 +162,7 @@ TEST(Endpoint, GarbageAfterTheHandshakeIsClosed) {
   }
 }
 
-TEST(Endpoint, ACommunicatorGoesOnInLaterViewsOnly) {
+TEST(Endpoint, ReconfigureRequiresALaterView) {
   Ranks ranks(2);
   const auto problems = ranks.run([&](Rank rank) {
     Communicator communicator(*ranks.endpoints[rank], ranks.options(rank, {.view = 5}));

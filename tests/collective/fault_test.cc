@@ -171,7 +171,7 @@ struct FaultTest : ::testing::TestWithParam<Road> {};
 INSTANTIATE_TEST_SUITE_P(Over, FaultTest, ::testing::Values(kShm, kTcp, kTls),
                          [](const auto& test) { return test.param.name; });
 
-TEST_P(FaultTest, KilledIsHeardOfByAllWithinASecond) {
+TEST_P(FaultTest, KilledRankThrowsPeerLostOnAllWithinASecond) {
   for_all_kinds(GetParam().transport, 1, [](std::vector<Group>& groups) {
     for (Group& group : groups) {
       group.process(group.victim).signal(SIGKILL);
@@ -195,7 +195,7 @@ struct StopTest : ::testing::TestWithParam<Road> {};
 INSTANTIATE_TEST_SUITE_P(Over, StopTest, ::testing::Values(kShm, kTcp),
                          [](const auto& test) { return test.param.name; });
 
-TEST_P(StopTest, StoppedIsATimeoutThatNamesIt) {
+TEST_P(StopTest, StoppedRankIsATimeoutThatNamesIt) {
   // Several groups wait at the same time.
   for_all_kinds(GetParam().transport, 5, [](std::vector<Group>& groups) {
     for (Group& group : groups) {
@@ -221,7 +221,7 @@ TEST_P(StopTest, StoppedIsATimeoutThatNamesIt) {
 }
 
 // A rank that gives up says why: whoever has more patience learns who is to blame, not that its neighbour left.
-TEST(Fault, WhoLeavesFirstDoesNotTakeTheBlame) {
+TEST(Fault, TimeoutOfOneRankNamesTheCauseToAll) {
   std::vector<Process> processes;
   for (Rank rank = 0; rank < kRanks; ++rank) {
     processes.emplace_back([rank](Talk& test) {

@@ -37,7 +37,7 @@ TEST_P(MatrixTest, EverythingAgreesWithTheReference) {
 }
 
 // Ranks that share memory and others: a host's sum of 16-bit numbers is rounded before it goes over the network.
-TEST(Matrix, SomeRanksElsewhere) {
+TEST(Matrix, AllOperationsMatchTheReferenceOnMixedTransports) {
   const std::vector<Rank> elsewhere = {0, 3};
   expect_ranks(
       4, {},

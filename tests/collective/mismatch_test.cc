@@ -81,7 +81,7 @@ INSTANTIATE_TEST_SUITE_P(Over, MismatchTest,
                          ::testing::Values(kShm, kTcp, Road{net::Transport::kAuto, {1}, "shm_and_tcp"}),
                          [](const auto& test) { return test.param.name; });
 
-TEST_P(MismatchTest, EveryRankIsToldWhoAskedForWhat) {
+TEST_P(MismatchTest, EveryRankThrowsAndNamesBothCalls) {
   on_three_ranks([](Communicator& ranks) {
     for (const Disagreement& disagreement : disagreements()) {
       for (Rank odd = 0; odd < ranks.size(); ++odd) {
@@ -193,7 +193,7 @@ TEST_P(MismatchTest, ImpossibleAlgorithmsAreRefusedOnAllRanks) {
   });
 }
 
-TEST_P(MismatchTest, WhatIsWrongOnEveryRankAlike) {
+TEST_P(MismatchTest, InvalidOperationsThrowOnEveryRank) {
   on_three_ranks([](Communicator& ranks) {
     Memory memory;
     EXPECT_FAILS(ranks.run(broadcast(memory.write(3), 3)), InvalidArgument, "no rank 3");

@@ -238,13 +238,13 @@ TYPED_TEST(Reduction, MissingLanesAreSkipped) {
   this->check(ReduceOp::kAverage, 9, {{2, 2}, {4, 4}, {8, 1}}, 0);
 }
 
-TYPED_TEST(Reduction, MuchDataGoesInOtherBlocks) {
+TYPED_TEST(Reduction, LargeDataMatchesTheDefinition) {
   const std::size_t count = (300'000 + 10) / sizeof(typename TypeParam::Stored);
   this->fill(5, count);
   this->check(ReduceOp::kSum, 5, deal_lanes(5, 5), 1);
 }
 
-TYPED_TEST(Reduction, CombineIsOneStep) {
+TYPED_TEST(Reduction, CombineReducesTwoOperands) {
   for (const std::size_t count : kSizes) {
     this->fill(2, count);
     for (const ReduceOp op : kOps) {
@@ -258,7 +258,7 @@ TYPED_TEST(Reduction, CombineIsOneStep) {
   }
 }
 
-TYPED_TEST(Reduction, DivideIsTheEndOfAnAverage) {
+TYPED_TEST(Reduction, DivideCompletesAnAverage) {
   this->fill(1, 4097);
   Elements values(this->parts_[0], 1);
   divide(TypeParam::kDType, values.data(), 4097, kDivisor);
@@ -297,7 +297,7 @@ TEST(ReductionOf, SixteenBitTypesAreRoundedOnce) {
       f16_to_f32(f32_to_f16(60000)));
 }
 
-TEST(ReductionOf, NanWins) {
+TEST(ReductionOf, MinAndMaxPropagateNan) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   for (const ReduceOp op : {ReduceOp::kMin, ReduceOp::kMax}) {
     EXPECT_TRUE(std::isnan(reduced<float>(DType::kF32, op, {nan, 1, 2})));
@@ -329,7 +329,7 @@ TEST(ReductionOf, FloatSumsHaveTheBitsOfTreeSum) {
   }
 }
 
-TEST(ReductionOf, BoolIsRefusedWithAWayOut) {
+TEST(ReductionOf, BoolIsRefusedWithAnAlternative) {
   std::byte value{1};
   EXPECT_THAT([&] { combine(DType::kBool, ReduceOp::kMax, &value, &value, 1); },
               ThrowsMessage<InvalidArgument>(HasSubstr("BOOL cannot be reduced: convert them to U8")));
@@ -341,7 +341,7 @@ TEST(ReductionOf, OperationsHaveNames) {
   EXPECT_THAT(names, ::testing::ElementsAre("sum", "average", "min", "max", "product"));
 }
 
-TEST(ReductionDeathTest, WrongPartsAreABug) {
+TEST(ReductionDeathTest, InvalidPartsAbort) {
   const std::vector<float> values(1);
   const auto* bytes = reinterpret_cast<const std::byte*>(values.data());
   float out = 0;

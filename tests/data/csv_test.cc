@@ -101,7 +101,7 @@ TEST_F(Csv, NotANumber) {
   EXPECT_FAILS(load("1,0x10,0\n"), Corrupt, path_, "'0x10'");
 }
 
-TEST_F(Csv, HalfAHeaderIsBadDataNotDropped) {
+TEST_F(Csv, PartialHeaderIsCorrupt) {
   EXPECT_FAILS(load("1,two,0\n3,4,1\n"), Corrupt, path_, "line 1", "column 2", "'two'", "header");
   EXPECT_FAILS(load("nan,nan,nan\n3,4,1\n"), Corrupt, path_, "line 1", "not finite");
 }
@@ -140,7 +140,7 @@ TEST_F(Csv, BadOptions) {
   EXPECT_FAILS(load("1,2\n", {.classes = -1}), InvalidArgument, "-1 classes");
 }
 
-TEST_F(Csv, BoundsWhatItReads) {
+TEST_F(Csv, LimitsBytesFieldsAndColumns) {
   EXPECT_FAILS(load(gzipped(std::string(1 << 20, '\n')), {.max_bytes = 100000}), Corrupt, path_, "100000 bytes");
   EXPECT_FAILS(load("\"" + std::string(1 << 20, '1')), Corrupt, path_, "line 1, column 1", "more than 65536 bytes");
   EXPECT_FAILS(load(std::string(1 << 21, ',')), Corrupt, path_, "line 1", "more than 1048576 columns");

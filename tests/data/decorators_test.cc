@@ -16,7 +16,7 @@ std::shared_ptr<const Dataset> numbers() {
       .name = "numbers", .shape = {1, 2}, .classes = 2, .features = {0, 1, 2, 3, 4, 5, 6, 7}, .labels = {0, 1, 0, 1}});
 }
 
-TEST(MemoryData, RefusesWhatDoesNotFitTogether) {
+TEST(MemoryData, RefusesInconsistentContent) {
   const auto make = [](std::vector<std::int64_t> shape, Floats features, Labels labels) {
     return MemoryDataset({.name = "x", .shape = shape, .classes = 2, .features = features, .labels = labels});
   };

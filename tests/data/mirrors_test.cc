@@ -52,7 +52,7 @@ class MirrorsTest : public ::testing::Test {
   const TempFolder folder_;
 };
 
-TEST_F(MirrorsTest, ASoundFirstOneIsUsedAndTheOthersAreNotTouched) {
+TEST_F(MirrorsTest, SoundFirstMirrorIsUsedAlone) {
   std::filesystem::remove_all(folder_ / "b");
   EXPECT_EQ(load(), (Labels{3, 4}));
   EXPECT_EQ(log_text(), "");
@@ -100,7 +100,7 @@ TEST_F(MirrorsTest, TruncatedGzip) {
   falls_over(packed.substr(0, packed.size() - 5), "cut short");
 }
 
-TEST_F(MirrorsTest, AFlippedByteThatOnlyTheChecksumSees) {
+TEST_F(MirrorsTest, SkipsAFileWithAWrongChecksum) {
   constexpr std::size_t kTrailer = 8;  // CRC-32, then the length
   std::string packed = gzipped(labels_with(4));
   packed[packed.size() - kTrailer] ^= 1;
@@ -111,7 +111,7 @@ TEST_F(MirrorsTest, TruncatedPlainFile) { falls_over(labels_with(4).substr(0, 9)
 
 TEST_F(MirrorsTest, MalformedHeader) { falls_over("something else", "not an IDX file"); }
 
-TEST_F(MirrorsTest, ImagesThatAreNotAsManyAsTheLabels) {
+TEST_F(MirrorsTest, SkipsImagesThatDoNotMatchTheLabels) {
   std::string one = kTwoImages;
   one[7] = 1;
   folder_.write("a/images", one.substr(0, 17));
@@ -120,7 +120,7 @@ TEST_F(MirrorsTest, ImagesThatAreNotAsManyAsTheLabels) {
                                    {{"reason", HasSubstr("do not belong together")}, {"next", path("b/images")}}));
 }
 
-TEST_F(MirrorsTest, AllBadTellsTheReasonOfEach) {
+TEST_F(MirrorsTest, AllDamagedReportsTheReasonOfEach) {
   folder_.write("a/labels", "something else");
   std::filesystem::remove(folder_ / "b/labels");
   EXPECT_FAILS(load(), Corrupt, "none of 2 mirrors", "(1) " + path("a/labels"), "not an IDX file", "(2) cannot open",
@@ -134,7 +134,7 @@ TEST_F(MirrorsTest, ASinglePlaceFailsInItsOwnWords) {
   EXPECT_THAT(log_text(), Not(HasEvent("mirror_skipped")));
 }
 
-TEST_F(MirrorsTest, WhatIsNotThePlacesFaultComesOutAtOnce) {
+TEST_F(MirrorsTest, InvalidArgumentIsRethrownAtOnce) {
   int calls = 0;
   const auto read = [&](const std::filesystem::path&) -> int {
     ++calls;
@@ -144,7 +144,7 @@ TEST_F(MirrorsTest, WhatIsNotThePlacesFaultComesOutAtOnce) {
   EXPECT_EQ(calls, 1);
 }
 
-TEST_F(MirrorsTest, CsvFallsOverToo) {
+TEST_F(MirrorsTest, CsvFallsBackToTheNextMirror) {
   folder_.write("a/table.csv", "1,2,0\n3,x,1\n");
   folder_.write("b/table.csv.gz", gzipped("1,2,0\n3,4,1\n"));
   const auto table = load_csv(Mirrors::parse(path("a") + "," + path("b")) / "table.csv");
@@ -158,7 +158,7 @@ TEST_F(MirrorsTest, FashionMnistThatIsNowhereSaysHowToGetIt) {
                "dataset-fashion-mnist");
 }
 
-TEST(ParsingReplicas, CommasSeparate) {
+TEST(ParsingMirrors, CommasSeparate) {
   using Paths = std::vector<std::filesystem::path>;
   EXPECT_EQ(Mirrors::parse("/x").places(), (Paths{"/x"}));
   EXPECT_EQ(Mirrors::parse("/x, y,z/").places(), (Paths{"/x", " y", "z/"}));

@@ -112,7 +112,7 @@ TEST(Prefetch, RecyclesBuffers) {
   EXPECT_LE(buffers.size(), 5u);  // in the ring, with the thread, with us
 }
 
-TEST(Prefetch, PassesOnWhatReadThrewAfterTheItemsBefore) {
+TEST(Prefetch, RethrowsReadErrorsAfterEarlierItems) {
   const auto dataset = std::make_shared<Counting>([](std::uint64_t index) {
     if (index == 2) fail<IoError>("the disk is gone");
   });
@@ -140,7 +140,7 @@ TEST(Prefetch, TimeoutSaysThatTheProducerIsSilent) {
   EXPECT_FAILS(prefetcher.next(Deadline::in(5ms)), Timeout, "no batch within 5 ms", "waits to be told");
 }
 
-TEST(Prefetch, TimeoutSaysWhatIsReadAndLosesNothing) {
+TEST(Prefetch, TimeoutNamesThePendingReadAndLosesNothing) {
   std::latch started(1);
   std::latch allowed(1);
   const auto dataset = std::make_shared<Counting>([&](std::uint64_t) {

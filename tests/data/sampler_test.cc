@@ -46,7 +46,7 @@ TEST(SamplerPlan, EachSampleOncePerEpochForManyShapes) {
   }
 }
 
-TEST(SamplerPlan, LanesOnlyCutTheBatch) {
+TEST(SamplerPlan, LanesTogetherAreTheBatch) {
   const SamplerConfig config{.samples = 103, .batch = 16, .lanes = 1, .seed = 5};
   const Sampler one(config);
   for (const Lane lanes : {2, 3, 4, 16}) {
@@ -58,7 +58,7 @@ TEST(SamplerPlan, LanesOnlyCutTheBatch) {
   }
 }
 
-TEST(SamplerPlan, SameSamplesWhateverTheNumberOfWorkers) {
+TEST(SamplerPlan, SamplesDoNotDependOnTheNumberOfWorkers) {
   const SamplerConfig config{.samples = 103, .batch = 16, .lanes = 8, .seed = 5};
   const Sampler reference(config);
   for (std::uint32_t workers = 1; workers <= config.lanes; ++workers) {
@@ -77,7 +77,7 @@ TEST(SamplerPlan, SameSamplesWhateverTheNumberOfWorkers) {
   }
 }
 
-TEST(SamplerPlan, DoesNotDependOnWhatWasAskedBefore) {
+TEST(SamplerPlan, DoesNotDependOnEarlierCalls) {
   const SamplerConfig config{.samples = 50, .batch = 8, .lanes = 2, .seed = 9};
   const Sampler forward(config);
   const Sampler jumping(config);

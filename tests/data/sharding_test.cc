@@ -45,7 +45,7 @@ TEST(Sharding, EachItemOnceForManySizes) {
   }
 }
 
-TEST(Sharding, Blocks) {
+TEST(Sharding, BlocksAndRoundRobinCoverAllItems) {
   EXPECT_EQ(row_blocks(10, 3).shards, (std::vector<Shard>{{0, 4}, {4, 3}, {7, 3}}));
   EXPECT_EQ(round_robin(10, 3).shards, (std::vector<Shard>{{0, 4, 3}, {1, 3, 3}, {2, 3, 3}}));
   EXPECT_EQ(round_robin(10, 3).shards[1].items(), (Sizes{1, 4, 7}));

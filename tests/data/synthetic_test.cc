@@ -86,7 +86,7 @@ TEST(SyntheticData, ThreadsReadTheSame) {
   for (const Batch& batch : batches) EXPECT_EQ(batch.features, batches[0].features);
 }
 
-TEST(SyntheticData, IsLearnableButNotAtOnce) {
+TEST(SyntheticData, IsLearnableOnlyWithManySamples) {
   const Split sets = make_synthetic({.train_samples = 4000, .test_samples = 500});
   const Batch test = read_all(*sets.test);
   Batch few;

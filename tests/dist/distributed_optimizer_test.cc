@@ -82,7 +82,7 @@ std::vector<Sequential> train_ranks(
   return nets;
 }
 
-TEST(DistributedOptimizer, IsOneProcessWithTheWholeBatch) {
+TEST(DistributedOptimizer, MatchesOneProcessWithTheWholeBatch) {
   const Samples samples(24);
   const Sequential alone = train_alone(samples, 10);
   for (const std::uint32_t ranks : {1u, 2u, 3u}) {
@@ -284,7 +284,7 @@ TEST(DistributedOptimizer, RanksWithFewerBatchesJoin) {
   }
 }
 
-TEST(DistributedOptimizer, RefusesWhatWouldDriftApart) {
+TEST(DistributedOptimizer, RefusesParametersThatWouldDiverge) {
   std::vector<Sequential> nets = make_nets(2);
   run_worlds(2, [&](World& world) {
     Sequential& net = nets[world.rank()];

@@ -17,19 +17,19 @@ TEST(ScaleBySize, RisesFromOneToTheNumberOfWorkersAndStaysThere) {
   for (Step step = 1; step <= 100; ++step) EXPECT_GT(lr(step), lr(step - 1));
 }
 
-TEST(ScaleBySize, WithoutWarmUpOrWorkersThereIsNothingToRise) {
+TEST(ScaleBySize, WithoutWarmUpOrWithOneWorkerIsConstant) {
   EXPECT_DOUBLE_EQ(scale_by_size({.size = 4, .warmup_epochs = 0})(0), 4);
   EXPECT_DOUBLE_EQ(scale_by_size({.size = 1, .warmup_epochs = 5, .steps_per_epoch = 10})(7), 1);
 }
 
-TEST(ScaleBySize, TheScheduleGoesOnBelow) {
+TEST(ScaleBySize, MultipliesTheGivenSchedule) {
   const optim::Schedule lr = scale_by_size({.size = 2, .warmup_epochs = 1, .steps_per_epoch = 10},
                                            optim::make_schedule({.shape = "linear", .steps = 100}));
   EXPECT_DOUBLE_EQ(lr(5), 1.5 * 0.95);
   EXPECT_DOUBLE_EQ(lr(50), 2 * 0.5);
 }
 
-TEST(ScaleBySize, RefusesNonsense) {
+TEST(ScaleBySize, RefusesInvalidOptions) {
   EXPECT_FAILS(scale_by_size({.size = 0}), InvalidArgument, "at least 1");
   EXPECT_FAILS(scale_by_size({.warmup_epochs = -1}), InvalidArgument, "-1 epochs");
 }

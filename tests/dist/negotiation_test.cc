@@ -45,7 +45,7 @@ TEST(Disagreement, SameRequestsAgree) {
   EXPECT_EQ(disagreement(std::vector<OpRequest>{}), "");
 }
 
-TEST(Disagreement, RanksThatHaveJoinedAgreeWithEverything) {
+TEST(Disagreement, IgnoresRanksThatHaveJoined) {
   const OpRequest joined{.kind = Kind::kJoined};
   EXPECT_EQ(disagreement(std::vector{joined, reduce_of(10), joined, reduce_of(10)}), "");
   EXPECT_EQ(disagreement(std::vector{joined, joined}), "");
@@ -58,7 +58,7 @@ TEST(Disagreement, NamesTheRanksAndWhatEachWants) {
   EXPECT_THAT(problem, HasSubstr("11 F32"));
 }
 
-TEST(Disagreement, EveryFieldThatMattersCounts) {
+TEST(Disagreement, ComparesEveryRelevantField) {
   const auto differs = [](OpRequest a, OpRequest b) { return !disagreement(std::vector{a, b}).empty(); };
   OpRequest other = reduce_of(10);
   other.op = collective::ReduceOp::kMax;
@@ -76,7 +76,7 @@ TEST(Disagreement, EveryFieldThatMattersCounts) {
   EXPECT_TRUE(differs(gather, more_rows));
 }
 
-TEST(Negotiation, EveryRankHearsWhatTheOthersAnnounced) {
+TEST(Negotiation, EveryRankLearnsTheRequestsOfTheOthers) {
   negotiate_on(3, [](Negotiation& negotiation) {
     auto outcome = negotiation.negotiate(
         {.kind = Kind::kAllGather, .count = 10 + negotiation.ranks().rank(), .row_bytes = 4}, "rows");
@@ -87,7 +87,7 @@ TEST(Negotiation, EveryRankHearsWhatTheOthersAnnounced) {
   });
 }
 
-TEST(Negotiation, RoundInTheBackgroundIsHeardWhenItIsAskedFor) {
+TEST(Negotiation, BackgroundRoundIsReadWhenAskedFor) {
   negotiate_on(2, [](Negotiation& negotiation) {
     auto outcome = negotiation.start(reduce_of(1), "loss");
     EXPECT_EQ(outcome.contributors(), 2);

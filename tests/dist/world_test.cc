@@ -26,7 +26,7 @@ torch::Tensor sum_of(std::uint32_t ranks, torch::ScalarType type, std::vector<st
 
 ReduceOptions by(ReduceOp op) { return {.op = op, .compression = {}, .name = {}}; }
 
-TEST(World, KnowsWhoIsWhere) {
+TEST(World, KnowsRanksAndLocalRanks) {
   const collective::Ranks ranks(3);
   std::vector<std::pair<Rank, std::uint32_t>> places(3);
   const auto problems = ranks.run([&](Rank rank) {
@@ -176,7 +176,7 @@ TEST(World, BroadcastsAnyTypeAndLayout) {
   });
 }
 
-TEST(World, SendsRowsToEverybody) {
+TEST(World, AllToAllSendsRowsToEveryRank) {
   run_worlds(3, [](World& world) {
     const auto rank = static_cast<std::int64_t>(world.rank());
     // Rank r sends r rows to rank 0, none to rank 1, and 2 to rank 2, all of them (r, i).
@@ -202,7 +202,7 @@ TEST(World, AveragesMetricsByWeight) {
   });
 }
 
-TEST(World, RanksThatDoNotAgreeAreToldWhoWantsWhat) {
+TEST(World, MismatchNamesTheRanksAndTheirCalls) {
   run_worlds(2, [](World& world) {
     const bool first = world.rank() == 0;
     EXPECT_FAILS(world.all_reduce(torch::ones({first ? 2 : 3})), InvalidArgument,
@@ -221,7 +221,7 @@ TEST(World, RanksThatDoNotAgreeAreToldWhoWantsWhat) {
   });
 }
 
-TEST(World, WhoHasJoinedChangesNoResult) {
+TEST(World, JoinedRanksDoNotChangeResults) {
   for (const auto type : {torch::kFloat32, torch::kFloat64, torch::kFloat16, torch::kBFloat16, torch::kInt8,
                           torch::kUInt8, torch::kInt16, torch::kInt32, torch::kInt64}) {
     run_worlds(3, [&](World& world) {
@@ -241,7 +241,7 @@ TEST(World, WhoHasJoinedChangesNoResult) {
   }
 }
 
-TEST(World, WhoHasJoinedTakesPartInEverythingElse) {
+TEST(World, JoinedRanksTakePartInOtherOperations) {
   for (const auto transport : {net::Transport::kAuto, net::Transport::kTcp}) {
     run_worlds(
         3,
@@ -278,7 +278,7 @@ TEST(World, WhoHasJoinedTakesPartInEverythingElse) {
   }
 }
 
-TEST(World, AloneItIsItsOwnMean) {
+TEST(World, SingleProcessReducesToItsOwnValues) {
   const auto before = std::filesystem::current_path();
   const TempFolder folder;
   std::filesystem::current_path(folder.path());

@@ -183,7 +183,7 @@ TEST(ParameterTables, ServerLost_ItsReplicaTakesOverAndNoPushIsLostOrCountedTwic
   }
 }
 
-TEST(ParameterTables, WorkerLost_TheOtherGoesOn) {
+TEST(ParameterTables, WorkerLost_OthersContinue) {
   TestJob cluster(2, 1);
   cluster.run([&](Job& job) {
     ParameterTables tables(job, {{"sum", 100}}, plain());
@@ -199,7 +199,7 @@ TEST(ParameterTables, WorkerLost_TheOtherGoesOn) {
   });
 }
 
-TEST(ParameterTables, MisuseIsToldInWords) {
+TEST(ParameterTables, MisuseThrowsInvalidArgument) {
   TestJob cluster(1, 1);
   cluster.run([](Job& job) {
     EXPECT_FAILS(ParameterTables(job, {}), InvalidArgument, "there are no tables");

@@ -22,7 +22,7 @@ TEST(LogTail, LastLines) {
   EXPECT_EQ(tail("one\n", 0), "");
 }
 
-TEST(LogTail, NothingToRead) {
+TEST(LogTail, MissingOrEmptyLogHasNoLines) {
   EXPECT_EQ(tail("", 5), "");
   EXPECT_EQ(tail("\n\n", 5), "");
   EXPECT_EQ(tail_of_log("/no/such/file", 5), "");

@@ -49,7 +49,7 @@ TEST_F(ProcessSetTest, KnowsItsProcessesByRoleAndSlot) {
   EXPECT_EQ(ProcessSet::slot_of("worker 12"), 12);
 }
 
-TEST_F(ProcessSetTest, StartsAProcessThatEndedBadlyAgainWhenItsTimeHasCome) {
+TEST_F(ProcessSetTest, RestartsAFailedProcessWhenItsPauseIsOver) {
   ProcessSet set = make(2, {.limit = 3, .first_pause = 100ms});
   set.start_all(at(0ms));
   started.clear();
@@ -67,7 +67,7 @@ TEST_F(ProcessSetTest, StartsAProcessThatEndedBadlyAgainWhenItsTimeHasCome) {
   EXPECT_THAT(started, ElementsAre(1));
 }
 
-TEST_F(ProcessSetTest, WithoutRestartsAnEndIsTheLast) {
+TEST_F(ProcessSetTest, WithoutRestartsAnEndedProcessStaysGone) {
   ProcessSet set = make(1, {.limit = 0});
   set.start_all(at(0ms));
   EXPECT_FALSE(set.note_end(0, at(1ms)));
@@ -124,7 +124,7 @@ TEST_F(ProcessSetTest, ReleasedProcessThatIsNeededAgainIsReplaced) {
   EXPECT_THAT(started, ElementsAre(0, 1, 1));
 }
 
-TEST_F(ProcessSetTest, RestartOfASlotThatIsNoLongerWantedIsLeftOut) {
+TEST_F(ProcessSetTest, UnwantedSlotIsNotRestarted) {
   ProcessSet set = make(2, {.first_pause = 1s});
   set.start_all(at(0ms));
   set.note_end(1, at(1ms));
@@ -177,7 +177,7 @@ TEST(ProcessSet, ShrinkingSendsSigtermToTheSurplusOnly) {
   EXPECT_FALSE(set.note_end(0, {}));  // nobody had told it to end
 }
 
-TEST(ProcessSet, ShrinkingSendsNoSignalToProcessesThatKnowByThemselves) {
+TEST(ProcessSet, ShrinkingWithoutNotificationSendsNoSignal) {
   std::vector<pid_t> pids;
   ProcessSet set("server", 2, {}, [&](std::uint32_t) { return pids.emplace_back(start_idle()); });
   set.start_all({});

@@ -39,7 +39,7 @@ TEST(RestartPolicy, EachSlotHasItsOwnRecord) {
   EXPECT_EQ(pause_after_failure(policy, 1, now), 0ms);
 }
 
-TEST(RestartPolicy, WhoRanLongIsForgiven) {
+TEST(RestartPolicy, LongRunResetsTheFailureCount) {
   RestartPolicy policy;
   auto now = kStart;
   for (int i = 0; i < 3; ++i) pause_after_failure(policy, 0, now);
@@ -49,7 +49,7 @@ TEST(RestartPolicy, WhoRanLongIsForgiven) {
   EXPECT_THAT(decision.reason, HasSubstr("restart 1 of 3"));
 }
 
-TEST(RestartPolicy, CanBeOff) {
+TEST(RestartPolicy, LimitZeroNeverRestarts) {
   RestartPolicy policy({.limit = 0});
   policy.on_start(0, kStart);
   EXPECT_FALSE(policy.on_end(0, kStart).again);

@@ -23,14 +23,14 @@ class SignalWatcherTest : public testing::Test {
   }
 };
 
-TEST_F(SignalWatcherTest, QuietAtFirst) {
+TEST_F(SignalWatcherTest, ReportsNothingWithoutSignals) {
   SignalWatcher watcher;
   EXPECT_FALSE(readable(watcher));
   EXPECT_EQ(watcher.take(), StopRequest::kNone);
   EXPECT_EQ(watcher.signal(), 0);
 }
 
-TEST_F(SignalWatcherTest, OnceIsStopTwiceIsAtOnce) {
+TEST_F(SignalWatcherTest, FirstSignalIsStopSecondIsStopNow) {
   SignalWatcher watcher({.together = 0ms});
   ::raise(SIGINT);
   EXPECT_TRUE(readable(watcher));
@@ -42,7 +42,7 @@ TEST_F(SignalWatcherTest, OnceIsStopTwiceIsAtOnce) {
   EXPECT_EQ(watcher.signal(), SIGINT);
 }
 
-TEST_F(SignalWatcherTest, BothAtOnceIsAtOnce) {
+TEST_F(SignalWatcherTest, TwoPendingSignalsAreStopNow) {
   SignalWatcher watcher({.together = 0ms});
   ::raise(SIGTERM);
   ::raise(SIGTERM);

@@ -67,7 +67,7 @@ TEST(SuddenDeath, AKilledSupervisorLeavesNoGrandchildren) {
   for (const pid_t pid : pids) EXPECT_TRUE(eventually([&] { return is_gone(pid); }, kNoticed)) << pid;
 }
 
-TEST(SuddenDeath, AKilledGroupOfTheSupervisorLeavesNothing) {
+TEST(SuddenDeath, KilledProcessGroupLeavesNothing) {
   TempFolder folder;
   const pid_t helper = fork_supervisor([&](Supervisor& supervisor) {
     ::setpgid(0, 0);

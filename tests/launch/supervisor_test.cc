@@ -90,7 +90,7 @@ TEST_P(SupervisorTest, WaitEndsWhenWoken) {
   EXPECT_FALSE(deadline.passed());
 }
 
-TEST_P(SupervisorTest, DescriptorTellsOfAnEnd) {
+TEST_P(SupervisorTest, DescriptorIsReadableWhenAProcessEnds) {
   supervisor_.start(shell("exit 0"));
   std::vector<Exit> ends;
   EXPECT_TRUE(eventually([&] {
@@ -100,7 +100,7 @@ TEST_P(SupervisorTest, DescriptorTellsOfAnEnd) {
   }));
 }
 
-TEST_P(SupervisorTest, StopIsNoFailure) {
+TEST_P(SupervisorTest, StoppedProcessIsNoFailure) {
   supervisor_.start(shell("sleep 1000"));
   supervisor_.stop(10s);
   const Exit exit = next_end();
@@ -129,7 +129,7 @@ TEST_P(SupervisorTest, StubbornChildIsKilledAfterTheGrace) {
   EXPECT_EQ(supervisor_.worst_status(), 0);
 }
 
-TEST_P(SupervisorTest, AStoppedChildStillHearsStop) {
+TEST_P(SupervisorTest, SuspendedChildIsStoppedToo) {
   // One process: a shell that is stopped while it starts another may not count as stopped.
   const pid_t pid = supervisor_.start(shell("exec sleep 1000"));
   ASSERT_EQ(::kill(-pid, SIGSTOP), 0);
@@ -154,7 +154,7 @@ TEST_P(SupervisorTest, GrandchildrenEndWithTheirParent) {
   EXPECT_TRUE(is_gone(std::stoi(content_of(folder_ / "log"))));
 }
 
-TEST_P(SupervisorTest, GrandchildrenHaveTheWholeGrace) {
+TEST_P(SupervisorTest, GrandchildrenGetTheWholeGracePeriod) {
   // The script dies of SIGTERM at once; the program it runs saves its work first.
   supervisor_.start(
       shell("(trap 'echo saved; exit 0' TERM; echo ready; while :; do sleep 0.01; done) & wait", folder_ / "log"));

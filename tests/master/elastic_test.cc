@@ -96,7 +96,7 @@ class ElasticTest : public ::testing::Test {
   std::vector<std::unique_ptr<Worker>> workers_;
 };
 
-TEST_F(ElasticTest, TheOthersGoOnWithoutTheDead) {
+TEST_F(ElasticTest, OthersContinueWithoutADeadWorker) {
   start({.workers = 3});
   workers_[0].reset();
   wait_for(workers_[1]->regroup_now, 1);
@@ -109,7 +109,7 @@ TEST_F(ElasticTest, TheOthersGoOnWithoutTheDead) {
   EXPECT_EQ(master_->status().state, cluster::JobPhase::kRunning);
 }
 
-TEST_F(ElasticTest, ANewcomerIsTakenInAfterAStep) {
+TEST_F(ElasticTest, NewcomerTakesPartAfterAStep) {
   start({.workers = 2});
   workers_[1].reset();
   wait_for(workers_[0]->regroup_now, 1);
@@ -122,7 +122,7 @@ TEST_F(ElasticTest, ANewcomerIsTakenInAfterAStep) {
   EXPECT_EQ(workers_[1]->membership->rank(), 1u);
 }
 
-TEST_F(ElasticTest, NobodyWaitsForALearner) {
+TEST_F(ElasticTest, OthersDoNotWaitForALearner) {
   start({.workers = 2});
   scale(3);
   const auto learner = refresh_view(2);
@@ -144,7 +144,7 @@ TEST_F(ElasticTest, NobodyWaitsForALearner) {
   EXPECT_EQ(learner->membership->rank(), 2u);
 }
 
-TEST_F(ElasticTest, ALearnerHearsOfTheNextView) {
+TEST_F(ElasticTest, LearnerLearnsOfTheNextView) {
   start({.workers = 2});
   scale(3);
   const auto learner = refresh_view(2);
@@ -157,7 +157,7 @@ TEST_F(ElasticTest, ALearnerHearsOfTheNextView) {
   EXPECT_EQ(learner->membership->rank(), 1u);
 }
 
-TEST_F(ElasticTest, WhereNobodyIsAtWorkALearnerIsAMember) {
+TEST_F(ElasticTest, LearnerBecomesAMemberWhenNoWorkerIsLeft) {
   start({.workers = 1});
   scale(2);
   const auto learner = refresh_view(1);
@@ -168,7 +168,7 @@ TEST_F(ElasticTest, WhereNobodyIsAtWorkALearnerIsAMember) {
   EXPECT_EQ(learner->membership->rank(), 0u);
 }
 
-TEST_F(ElasticTest, WhoWaitsInReserveIsNoLearner) {
+TEST_F(ElasticTest, ReserveWorkerIsNotALearner) {
   plan_.lanes = 1;
   start({.workers = 1});
   scale(2);
@@ -190,7 +190,7 @@ TEST_F(ElasticTest, ALearnerThatIsNoLongerNeededIsReleased) {
   EXPECT_EQ(workers_[0]->regroup_later.load(), 0u);
 }
 
-TEST_F(ElasticTest, ALearnersDeathIsNobodysConcern) {
+TEST_F(ElasticTest, DeathOfALearnerDoesNotDisturbTheOthers) {
   start({.workers = 1});
   scale(2);
   auto learner = refresh_view(1);
@@ -201,7 +201,7 @@ TEST_F(ElasticTest, ALearnersDeathIsNobodysConcern) {
   EXPECT_EQ(master_->status().view, 1u);
 }
 
-TEST_F(ElasticTest, ADeathBeforeThePlanWaitsForIt) {
+TEST_F(ElasticTest, DeathBeforeThePlanWaitsForThePlan) {
   plan_within_ = 20s;
   gather({.workers = 2});
   workers_[0].reset();
@@ -211,7 +211,7 @@ TEST_F(ElasticTest, ADeathBeforeThePlanWaitsForIt) {
   EXPECT_EQ(master_->status().workers, (std::vector<std::uint32_t>{1}));
 }
 
-TEST_F(ElasticTest, ADeathBeforeAPlanThatIsNotElasticIsTheEnd) {
+TEST_F(ElasticTest, DeathBeforeANonElasticPlanFailsTheJob) {
   plan_within_ = 20s;
   plan_.elastic = false;
   gather({.workers = 2});
@@ -221,7 +221,7 @@ TEST_F(ElasticTest, ADeathBeforeAPlanThatIsNotElasticIsTheEnd) {
   EXPECT_THAT(master_->status().reason, ::testing::HasSubstr("worker 0"));
 }
 
-TEST_F(ElasticTest, ADeathWithoutAPlanIsTheEndAfterAWhile) {
+TEST_F(ElasticTest, DeathWithoutAPlanFailsTheJobAfterPlanWithin) {
   plan_within_ = 300ms;
   gather({.workers = 2});
   workers_[0].reset();
@@ -229,7 +229,7 @@ TEST_F(ElasticTest, ADeathWithoutAPlanIsTheEndAfterAWhile) {
   EXPECT_THAT(master_->status().reason, ::testing::HasSubstr("worker 0"));
 }
 
-TEST_F(ElasticTest, WhoWasSilentIsExpelledAndComesBack) {
+TEST_F(ElasticTest, SilentWorkerIsExpelledAndRejoins) {
   hang_after_ = 1500ms;
   start({.workers = 1});
   auto silent = join(1);
@@ -249,7 +249,7 @@ TEST_F(ElasticTest, WhoWasSilentIsExpelledAndComesBack) {
   EXPECT_EQ(workers_[1]->membership->view().view, 4u);
 }
 
-TEST_F(ElasticTest, BelowTheMinimumItWaitsAndThenGoesOn) {
+TEST_F(ElasticTest, BelowTheMinimumWaitsAndThenContinues) {
   start({.workers = 2, .min_workers = 2});
   workers_[1].reset();
   wait_for(workers_[0]->regroup_now, 1);
@@ -262,7 +262,7 @@ TEST_F(ElasticTest, BelowTheMinimumItWaitsAndThenGoesOn) {
   EXPECT_EQ(workers_[1]->membership->view().workers.size(), 2u);
 }
 
-TEST_F(ElasticTest, BelowTheMinimumItGivesUpInTheEnd) {
+TEST_F(ElasticTest, BelowTheMinimumFailsAfterTheTimeout) {
   start({.workers = 2, .min_workers = 2}, /*wait_for_workers=*/300ms);
   workers_[1].reset();
   wait_for(workers_[0]->regroup_now, 1);
@@ -278,7 +278,7 @@ TEST_F(ElasticTest, TheNumberOfViewsCanBeLimited) {
   EXPECT_FAILS(workers_[0]->membership->regroup("lost a peer"), Timeout, "--max-views", "worker 1 (pid", "died");
 }
 
-TEST_F(ElasticTest, TheEndIsToldToThoseWhoWaitForIt) {
+TEST_F(ElasticTest, WaitingWorkersLearnThatTheJobFinished) {
   start({.workers = 2});
   auto done = std::async(std::launch::async, [&] { return workers_[1]->membership->regroup("done", true); });
   workers_[0]->membership->post_result({{"steps", 100}});

@@ -78,7 +78,7 @@ TEST_F(JobDecisionsTest, JobWithoutWorkersIsRefused) {
   EXPECT_FAILS(job({.workers = 0}), InvalidArgument, "at least one worker");
 }
 
-TEST_F(JobDecisionsTest, SlotBeyondTheJobAndSlotTwiceAreRefused) {
+TEST_F(JobDecisionsTest, RefusesInvalidAndDuplicateSlots) {
   job({.workers = 2, .servers = 0});
   EXPECT_FAILS(join_worker(2), InvalidArgument, "worker 2", "2 workers");
   join_worker(0);
@@ -130,7 +130,7 @@ TEST_F(JobDecisionsTest, HeartbeatOfAMemberThatWasGivenUpSaysSo) {
   EXPECT_FALSE(beat(1).expelled);
 }
 
-TEST_F(JobDecisionsTest, NewcomerOfAnElasticJobIsTakenInAfterAStep) {
+TEST_F(JobDecisionsTest, NewcomerOfAnElasticJobTakesPartAfterAStep) {
   start_workers(2);
   state->set_plan(now, elastic_plan());
   lose(2);
@@ -211,7 +211,7 @@ TEST_F(JobDecisionsTest, WorkIsLeasedOnceAndAgainIfItsHolderDies) {
   EXPECT_EQ(state->lease(now, {.member = 1, .view = 2}).range.first, second.first);
 }
 
-TEST_F(JobDecisionsTest, ScalingDownReleasesWhoOnlyWaits) {
+TEST_F(JobDecisionsTest, ScalingDownReleasesWaitingWorkers) {
   job({.workers = 2, .servers = 0});
   RecordingSession& worker = join_worker(1);
   state->scale(now, {.workers = 1});
@@ -219,7 +219,7 @@ TEST_F(JobDecisionsTest, ScalingDownReleasesWhoOnlyWaits) {
   EXPECT_EQ(state->status(now).wanted_workers, 1);
 }
 
-TEST_F(JobDecisionsTest, ScalingIsRefusedWhereMembersCannotComeAndGo) {
+TEST_F(JobDecisionsTest, ScalingIsRefusedWithoutServersOrElasticity) {
   start_workers(1);
   EXPECT_FAILS(state->scale(now, {.servers = 2}), InvalidArgument, "no parameter servers");
   cluster::Plan fixed = elastic_plan();
@@ -228,7 +228,7 @@ TEST_F(JobDecisionsTest, ScalingIsRefusedWhereMembersCannotComeAndGo) {
   EXPECT_FAILS(state->scale(now, {.workers = 2}), InvalidArgument, "not elastic");
 }
 
-TEST_F(JobDecisionsTest, SuccessorGoesOnFromWhatWasSaved) {
+TEST_F(JobDecisionsTest, SuccessorContinuesFromTheSavedState) {
   start_workers(2);
   state->set_plan(now, elastic_plan());
   state->stop({.reason = "enough"});

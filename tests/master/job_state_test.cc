@@ -137,7 +137,7 @@ TEST_F(JobStateTest, GatheringEndsWithEnoughWorkersInAView) {
   EXPECT_EQ(workers(), (std::vector<std::uint32_t>{0, 2}));
 }
 
-TEST_F(JobStateTest, AMemberThatIsSilentForTooLongIsExpelledAndMayComeBack) {
+TEST_F(JobStateTest, SilentMemberIsExpelledAndMayRejoin) {
   start({.workers = 2});
   pass(3s, {0});
   EXPECT_EQ(beat(0).regroup, Regroup::kNo) << "it may still be heard of";
@@ -156,7 +156,7 @@ TEST_F(JobStateTest, AMemberThatIsSilentForTooLongIsExpelledAndMayComeBack) {
   EXPECT_EQ(workers(), (std::vector<std::uint32_t>{0, 1}));
 }
 
-TEST_F(JobStateTest, WhoWaitsForAViewNeedNotBeHeardOf) {
+TEST_F(JobStateTest, MemberWaitingForAViewNeedsNoHeartbeat) {
   start({.workers = 3});
   job_->disconnected(now_, sessions_[2]->id());
   regroup(1);
@@ -166,7 +166,7 @@ TEST_F(JobStateTest, WhoWaitsForAViewNeedNotBeHeardOf) {
   EXPECT_EQ(answer(1).view.view, 2u);
 }
 
-TEST_F(JobStateTest, NobodyWaitsForALearnerThatIsHeardOf) {
+TEST_F(JobStateTest, OthersDoNotWaitForALiveLearner) {
   start({.workers = 2});
   job_->scale(now_, {.workers = 3});
   join(2, /*as_learner=*/true);
@@ -180,7 +180,7 @@ TEST_F(JobStateTest, NobodyWaitsForALearnerThatIsHeardOf) {
   EXPECT_EQ(job_->status(now_).clocks.size(), 2u);
 }
 
-TEST_F(JobStateTest, ALearnerThatIsSilentIsGivenUpAndNobodyIsTold) {
+TEST_F(JobStateTest, SilentLearnerIsGivenUpWithoutDisturbingTheOthers) {
   start({.workers = 2});
   job_->scale(now_, {.workers = 3});
   join(2, /*as_learner=*/true);
@@ -190,7 +190,7 @@ TEST_F(JobStateTest, ALearnerThatIsSilentIsGivenUpAndNobodyIsTold) {
   EXPECT_EQ(job_->status(now_).view, 1u);
 }
 
-TEST_F(JobStateTest, BelowTheMinimumItWaitsAndGivesUpInTheEnd) {
+TEST_F(JobStateTest, BelowTheMinimumWaitsAndFailsAfterTheTimeout) {
   start({.workers = 2, .min_workers = 2});
   job_->disconnected(now_, sessions_[1]->id());
   regroup(0);
@@ -204,7 +204,7 @@ TEST_F(JobStateTest, BelowTheMinimumItWaitsAndGivesUpInTheEnd) {
   EXPECT_EQ(sessions_[0]->answers(), 2u) << "who waited is told";
 }
 
-TEST_F(JobStateTest, ADeathBeforeThePlanWaitsForItNotForEver) {
+TEST_F(JobStateTest, DeathBeforeThePlanWaitsForThePlanNotForever) {
   gather({.workers = 2});
   job_->disconnected(now_, sessions_[1]->id());
   pass(19s, {0});
@@ -214,7 +214,7 @@ TEST_F(JobStateTest, ADeathBeforeThePlanWaitsForItNotForEver) {
   EXPECT_THAT(reason(), HasSubstr("worker 1 (pid 101) died"));
 }
 
-TEST_F(JobStateTest, WhileTheMasterDidNotRunNobodysSilenceCounts) {
+TEST_F(JobStateTest, SilenceWhileTheMasterWasSuspendedDoesNotCount) {
   start({.workers = 2});
   now_ += 10s;  // this process was stopped
   job_->tick(now_);
@@ -227,7 +227,7 @@ TEST_F(JobStateTest, WhileTheMasterDidNotRunNobodysSilenceCounts) {
   EXPECT_EQ(job_->status(now_).view, 1u);
 }
 
-TEST_F(JobStateTest, WhoDoesNotComeBackToAMasterThatDidNotRunIsGivenUp) {
+TEST_F(JobStateTest, MemberThatDoesNotReturnAfterASuspensionIsGivenUp) {
   start({.workers = 2});
   now_ += 10s;
   job_->tick(now_);
@@ -276,7 +276,7 @@ TEST_F(JobStateTest, ASlowWorkerIsNamedOnceItsPaceHasSettled) {
   EXPECT_EQ(job_->status(now_).stragglers[0].slot, 1u);
 }
 
-TEST_F(JobStateTest, AJobNeedsAWorker) {
+TEST_F(JobStateTest, RefusesAJobWithoutWorkers) {
   EXPECT_FAILS(JobState(options({.workers = 0}), now_), InvalidArgument, "worker");
 }
 

@@ -9,7 +9,7 @@
 namespace trireme::master {
 namespace {
 
-TEST(LeaseSize, LargeAtFirstOneAtTheEnd) {
+TEST(LeaseSize, ShrinksToOneAtTheEnd) {
   EXPECT_EQ(lease_size(1'000'000, 4), 16u);
   EXPECT_EQ(lease_size(8 * 4 * 5, 4), 5u);
   EXPECT_EQ(lease_size(3, 4), 1u);
@@ -17,7 +17,7 @@ TEST(LeaseSize, LargeAtFirstOneAtTheEnd) {
   EXPECT_EQ(lease_size(100, 0), 12u);
 }
 
-TEST(LeaseTable, EveryUnitIsFinishedOnceWhateverHappens) {
+TEST(LeaseTable, EveryUnitIsFinishedOnceUnderRandomEvents) {
   constexpr std::uint64_t kUnits = 1000;
   RandomStream random(3);
   LeaseTable book({.total = kUnits, .workers = 4});
@@ -50,7 +50,7 @@ TEST(LeaseTable, EveryUnitIsFinishedOnceWhateverHappens) {
   EXPECT_EQ(book.next(0), cluster::UnitRange{});
 }
 
-TEST(LeaseTable, WhatIsFinishedTwiceCountsOnce) {
+TEST(LeaseTable, UnitFinishedTwiceCountsOnce) {
   LeaseTable book({.total = 100, .workers = 1});
   const cluster::UnitRange range = book.next(7);
   ASSERT_GT(range.count, 2u);
@@ -65,7 +65,7 @@ TEST(LeaseTable, WhatIsFinishedTwiceCountsOnce) {
   EXPECT_FAILS(book.finish({~std::uint64_t{0}, 2}), InvalidArgument, "there are 100");
 }
 
-TEST(LeaseTable, OneThatIsOpenedFromMemoryLosesNothing) {
+TEST(LeaseTable, RestoredTableLosesNothing) {
   LeaseTable first({.total = 100, .workers = 2});
   const cluster::UnitRange a = first.next(1);
   const cluster::UnitRange b = first.next(2);
@@ -84,7 +84,7 @@ TEST(LeaseTable, OneThatIsOpenedFromMemoryLosesNothing) {
   EXPECT_TRUE(second.over());
 }
 
-TEST(LeaseTable, AMemoryThatCannotBeIsRefused) {
+TEST(LeaseTable, RefusesAnInvalidSavedState) {
   const LeasePlan plan{.total = 100, .workers = 2};
   EXPECT_FAILS(LeaseTable(plan, {.end = 101, .next = 5}), Corrupt, "101");
   EXPECT_FAILS(LeaseTable(plan, {.end = 10, .next = 11}), Corrupt, "11");
@@ -138,7 +138,7 @@ TEST(LeaseTable, StopsAtAWholeStep) {
   EXPECT_EQ(book.next(2), cluster::UnitRange{});
 }
 
-TEST(LeaseTable, WhatWasGivenBackComesFirst) {
+TEST(LeaseTable, ReturnedUnitsAreLeasedFirst) {
   LeaseTable book({.total = 100, .workers = 2});
   const cluster::UnitRange lost = book.next(0);
   book.next(1);
@@ -146,7 +146,7 @@ TEST(LeaseTable, WhatWasGivenBackComesFirst) {
   EXPECT_EQ(book.next(1), lost);
 }
 
-TEST(LeaseTable, NothingToDoIsOver) { EXPECT_TRUE(LeaseTable(LeasePlan{}).over()); }
+TEST(LeaseTable, EmptyPlanIsOver) { EXPECT_TRUE(LeaseTable(LeasePlan{}).over()); }
 
 }  // namespace
 }  // namespace trireme::master

@@ -111,7 +111,7 @@ struct MasterTest : ::testing::Test {
   std::array<Joined, 3> members;
 };
 
-TEST_F(MasterTest, EverybodyGetsTheSameView) {
+TEST_F(MasterTest, AllMembersGetTheSameView) {
   for (const Joined& member : members) {
     EXPECT_EQ(member.membership->view().view, 1u);
     EXPECT_EQ(member.membership->view().workers.size(), 2u);
@@ -124,7 +124,7 @@ TEST_F(MasterTest, EverybodyGetsTheSameView) {
   EXPECT_FALSE(master.over());
 }
 
-TEST_F(MasterTest, ASecondOfTheSameRankAndALateComerAreRefused) {
+TEST_F(MasterTest, RefusesADuplicateRankAndARankBeyondTheJob) {
   EXPECT_FAILS(cluster::Membership(loop, member_options(master, cluster::Role::kWorker, 1), {}), StaleView, "worker 1",
                "running");
   EXPECT_FAILS(cluster::Membership(loop, member_options(master, cluster::Role::kWorker, 2), {}), InvalidArgument,
@@ -141,7 +141,7 @@ TEST_F(MasterTest, WorkersMustAgreeOnThePlan) {
   EXPECT_EQ(master.status().plan, plan);
 }
 
-TEST_F(MasterTest, ProgressIsAddedUpAndToldToTheChief) {
+TEST_F(MasterTest, ProgressIsSummedAndSentToTheChief) {
   worker(0).set_plan({.steps = 10, .steps_per_epoch = 5, .batch = 100, .log_every = 1});
   worker(0).report({.clock = 1, .samples = 30, .loss_sum = 30, .correct = 15, .lr = 0.5});
   worker(0).report({.clock = 2, .samples = 20, .loss_sum = 20, .correct = 10, .lr = 0.25});
@@ -153,7 +153,7 @@ TEST_F(MasterTest, ProgressIsAddedUpAndToldToTheChief) {
   EXPECT_DOUBLE_EQ(rows[0].accuracy, 0.5);
 }
 
-TEST_F(MasterTest, ClocksAreTheServers) {
+TEST_F(MasterTest, ClocksComeFromTheServers) {
   worker(0).set_plan({.steps = 10, .steps_per_epoch = 5, .batch = 100, .log_every = 1});
   members[2].inbox.set_clocks({.clocks = {2, 1}, .spread_max = 3});
   EXPECT_TRUE(eventually([&] { return master.status().clocks[0] != 0; }));
@@ -161,7 +161,7 @@ TEST_F(MasterTest, ClocksAreTheServers) {
   EXPECT_EQ(master.status().spread_max, 3u);
 }
 
-TEST_F(MasterTest, EveryLeaseIsGivenOnce) {
+TEST_F(MasterTest, EveryUnitIsLeasedOnce) {
   worker(0).set_plan({.steps = 50, .steps_per_epoch = 50, .batch = 4, .lanes = 2, .leased = true});
   std::array<std::future<std::vector<int>>, 2> counts;
   for (Rank rank = 0; rank < 2; ++rank) {
@@ -183,7 +183,7 @@ TEST_F(MasterTest, EveryLeaseIsGivenOnce) {
   for (std::size_t unit = 0; unit < 100; ++unit) EXPECT_EQ(first[unit] + second[unit], 1) << unit;
 }
 
-TEST_F(MasterTest, AStopReachesEverybodyOnce) {
+TEST_F(MasterTest, StopReachesEveryMemberOnce) {
   worker(0).set_plan({.steps = 10, .steps_per_epoch = 5, .batch = 100, .leased = true});
   worker(1).request_stop("the target is met");
   for (Joined& member : members) EXPECT_EQ(member.inbox.wait_stop(), 1);
@@ -191,7 +191,7 @@ TEST_F(MasterTest, AStopReachesEverybodyOnce) {
   EXPECT_THAT(master.status().reason, HasSubstr("the target is met"));
 }
 
-TEST_F(MasterTest, TheResultIsKeptAndTheEndIsTold) {
+TEST_F(MasterTest, ResultIsKeptAndMembersLearnTheEnd) {
   worker(0).post_result({{"test_accuracy", 0.9}});
   EXPECT_EQ(master.status().result.at("test_accuracy"), 0.9);
   worker(0).leave();
@@ -221,7 +221,7 @@ TEST_F(MasterTest, AFailureAbortsTheOthersWithItsReason) {
   EXPECT_THAT(members[0].inbox.wait_abort(), HasSubstr("worker 1 failed: the loss is NaN in step 12"));
 }
 
-TEST_F(MasterTest, AnybodyWithTheSecretMayAskForTheStatus) {
+TEST_F(MasterTest, ClientWithTheSecretMayReadTheStatus) {
   const auto observer = net::Connection::open(loop, master.address(), {.secret = kSecret});
   const auto status =
       observer->call<cluster::JobStatus>(cluster::kStatus, 0, cluster::Done{}, Deadline::in(10s), "the status");
@@ -234,7 +234,7 @@ TEST_F(MasterTest, AnybodyWithTheSecretMayAskForTheStatus) {
   EXPECT_FAILS(net::Connection::open(loop, master.address(), {.secret = "no"}), Unauthenticated, "secret");
 }
 
-TEST_F(MasterTest, ALostMasterIsAnAbort) {
+TEST_F(MasterTest, LostMasterAbortsTheMembers) {
   Inbox inbox;
   auto other = std::make_unique<Master>(master_options(1, 0));
   const cluster::Membership member(loop, member_options(*other, cluster::Role::kWorker, 0), inbox.events());
@@ -259,7 +259,7 @@ TEST(Master, AHangIsNoticedAndNamed) {
   EXPECT_THAT(inbox.wait_abort(), HasSubstr("hangs"));
 }
 
-TEST(Master, WhoIsMissingIsNamedWhenTheTimeIsUp) {
+TEST(Master, TimeoutNamesTheMissingMembers) {
   auto options = master_options(3, 1);
   options.gather_within = 1s;
   const Master master(options);
@@ -270,7 +270,7 @@ TEST(Master, WhoIsMissingIsNamedWhenTheTimeIsUp) {
   EXPECT_TRUE(master.over());
 }
 
-TEST(Master, WhoDiesWhileGatheringMayComeAgain) {
+TEST(Master, MemberThatDiesWhileGatheringMayRejoin) {
   const Master master(master_options(2, 0));
   net::EventLoop loop("members");
   {
@@ -291,7 +291,7 @@ TEST(Master, WhoDiesWhileGatheringMayComeAgain) {
   EXPECT_EQ(again.get()->view().workers.size(), 2u);
 }
 
-TEST(Master, TwoOfTheSameRankWhileGathering) {
+TEST(Master, RefusesADuplicateRankWhileGathering) {
   const Master master(master_options(2, 0));
   net::EventLoop loop("members");
   auto first = std::async(std::launch::async, [&] {
@@ -305,7 +305,9 @@ TEST(Master, TwoOfTheSameRankWhileGathering) {
   first.get();
 }
 
-TEST(Master, AJobNeedsAWorker) { EXPECT_FAILS(Master(master_options(0, 1)), InvalidArgument, "at least one worker"); }
+TEST(Master, RefusesAJobWithoutWorkers) {
+  EXPECT_FAILS(Master(master_options(0, 1)), InvalidArgument, "at least one worker");
+}
 
 }  // namespace
 }  // namespace trireme::master

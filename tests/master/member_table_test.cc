@@ -58,7 +58,7 @@ TEST(MemberTable, ListsLivingWorkersBySlot) {
   EXPECT_THAT(table.workers(), ElementsAre(11));
 }
 
-TEST(MemberTable, CandidatesTellWhatTheViewPolicyNeeds) {
+TEST(MemberTable, CandidatesHoldTheInputsOfTheViewPolicy) {
   MemberTable table = three_members();
   table.find(11)->in_view = true;
   table.find(11)->info.since = 4;
@@ -77,7 +77,7 @@ TEST(MemberTable, CandidatesTellWhatTheViewPolicyNeeds) {
   EXPECT_TRUE(candidates[1].done);
 }
 
-TEST(MemberTable, StatesHoldTheDeadToo) {
+TEST(MemberTable, StatesIncludeDeadMembers) {
   MemberTable table = three_members();
   table.find(12)->state.left = true;
   const auto states = table.states();
@@ -86,7 +86,7 @@ TEST(MemberTable, StatesHoldTheDeadToo) {
   EXPECT_EQ(std::ranges::count(states, Role::kServer, &MemberState::role), 1);
 }
 
-TEST(MemberTable, EnteringAViewMarksItsMembersAndForgetsTheDead) {
+TEST(MemberTable, EnteringAViewMarksItsMembersAndRemovesDeadOnes) {
   MemberTable table = three_members();
   table.find(12)->state.disconnected = true;
   table.find(21)->in_view = true;
@@ -116,7 +116,7 @@ TEST(MemberTable, MembersOfAnotherMastersViewAreRememberedAsUnheard) {
   EXPECT_FALSE(table.any_server_unheard());
 }
 
-TEST(Member, AnswerGoesToTheOneThatWaitsAndOnlyOnce) {
+TEST(Member, AnswersAWaitingRequestOnce) {
   MemberTable table = three_members();
   const auto session = std::make_shared<RecordingSession>(5);
   Member& waiting = *table.find(11);

@@ -15,7 +15,7 @@ cluster::WorkDone work(Step clock, std::uint64_t samples, double loss_sum, doubl
   return {.clock = clock, .samples = samples, .loss_sum = loss_sum, .correct = correct, .lr = lr};
 }
 
-TEST(MetricsAggregator, ARowPerSoManySteps) {
+TEST(MetricsAggregator, AddsARowPerLogInterval) {
   MetricsAggregator board(kPlan, 2, kStart);
   for (Step step = 1; step <= 4; ++step) {
     board.add(0, work(step, 50, 100, 25), kStart + step * 1s);
@@ -37,7 +37,7 @@ TEST(MetricsAggregator, ARowPerSoManySteps) {
   EXPECT_TRUE(board.take_rows().empty());
 }
 
-TEST(MetricsAggregator, TheLastSamplesAreARowToo) {
+TEST(MetricsAggregator, AddsAFinalRow) {
   MetricsAggregator board(kPlan, 1, kStart);
   board.add(0, work(16, 1600, 1, 1), kStart + 1s);
   board.take_rows();
@@ -49,7 +49,7 @@ TEST(MetricsAggregator, TheLastSamplesAreARowToo) {
   EXPECT_TRUE(board.take_rows().empty());
 }
 
-TEST(MetricsAggregator, ClocksComeFromServersAndCountForThoseWhoTakePart) {
+TEST(MetricsAggregator, ClocksComeFromServersForParticipatingWorkers) {
   MetricsAggregator board(kPlan, 3, kStart);
   board.add(0, work(9, 0, 0, 0), kStart);  // a worker's own report says nothing about the others
   EXPECT_EQ(board.spread_max(), 0u);
@@ -87,7 +87,7 @@ TEST(MetricsAggregator, LeasedStepsAreCountedInSamples) {
   EXPECT_EQ(board.now(kStart + 1s).step, 5u);
 }
 
-TEST(MetricsAggregator, NowForgetsThePast) {
+TEST(MetricsAggregator, NowCoversOnlyRecentWork) {
   MetricsAggregator board(kPlan, 1, kStart);
   board.add(0, work(1, 100, 1000, 0), kStart + 1s);
   board.add(0, work(2, 100, 100, 100), kStart + 100s);
@@ -95,7 +95,7 @@ TEST(MetricsAggregator, NowForgetsThePast) {
   EXPECT_DOUBLE_EQ(board.now(kStart + 100s).accuracy, 1);
 }
 
-TEST(MetricsAggregator, NothingYetAndNoClassificationAreNotNumbers) {
+TEST(MetricsAggregator, LossAndAccuracyAreNanWhenUnknown) {
   MetricsAggregator board(kPlan, 1, kStart);
   EXPECT_TRUE(std::isnan(board.now(kStart).loss));
   board.add(0, work(1, 100, 100, -100), kStart + 1s);

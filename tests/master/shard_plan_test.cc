@@ -55,7 +55,7 @@ TEST(ShardPlan, FirstViewSpreadsShardsOverAllServers) {
   for (const cluster::MemberInfo& server : view.servers) EXPECT_EQ(server.since, 1);
 }
 
-TEST(ShardPlan, NoServersNoShards) {
+TEST(ShardPlan, WithoutServersThereAreNoShards) {
   cluster::ViewInfo view{.view = 1};
   place_shards(view, {}, MemberTable(), {.servers = 0});
   EXPECT_THAT(view.servers, IsEmpty());
@@ -77,7 +77,7 @@ TEST(ShardPlan, SettledPlacementNeedsNoChange) {
   EXPECT_EQ(why_place_anew(view, members, {.servers = 2, .copies = 2}), "");
 }
 
-TEST(ShardPlan, ServerThatWantsToTakePartIsAReason) {
+TEST(ShardPlan, NewServerIsAReasonToPlaceAnew) {
   MemberTable members = servers(1);
   const cluster::ViewInfo view = first_view_of(members, {.servers = 1});
   EXPECT_EQ(why_place_anew(view, members, {.servers = 2}), "");
@@ -127,7 +127,7 @@ TEST(ShardPlan, ShardsLostWithTheirServerBeginEmptyInTheNextView) {
   }
 }
 
-TEST(ShardPlan, SurplusServerMayGoOnceItHoldsNothing) {
+TEST(ShardPlan, SurplusServerIsReleasedOnceItHoldsNothing) {
   MemberTable members = servers(2);
   cluster::ViewInfo view = first_view_of(members, {.servers = 2});
   const ServerTarget fewer{.servers = 1};
@@ -140,13 +140,13 @@ TEST(ShardPlan, SurplusServerMayGoOnceItHoldsNothing) {
   EXPECT_FALSE(may_go(*members.find(1), view, fewer));
 }
 
-TEST(ShardPlan, WorkersNeverGoForHoldingNothing) {
+TEST(ShardPlan, WorkersAreNotReleasedForHoldingNothing) {
   MemberTable members;
   const Member& worker = members.add({.id = 1, .slot = 5}, Role::kWorker);
   EXPECT_FALSE(may_go(worker, {.view = 1}, {.servers = 1}));
 }
 
-TEST(ShardPlan, CountsShardsWhoseCopiesAreDue) {
+TEST(ShardPlan, CountsShardsWithoutReplicasInSync) {
   MemberTable members = servers(2);
   cluster::ViewInfo view = first_view_of(members, {.servers = 2, .copies = 2});
   mark_in_sync(view);

@@ -62,7 +62,7 @@ class Takeover : public ::testing::Test {
   std::atomic<int> asked_in_vain_ = 0;  // for the address of a master
 };
 
-TEST_F(Takeover, MayTakeLongerThanAnAnswer) {
+TEST_F(Takeover, MembersWaitLongerThanAnAnswerForTheNextMaster) {
   start_master();
   cluster::Membership member(loop_, member_options(),
                              {.on_regroup = [this](View, cluster::Regroup, const std::string&) { ++regroups_; }});

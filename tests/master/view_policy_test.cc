@@ -10,12 +10,12 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(JudgeMember, TheQuietAndTheLeftAreWell) {
+TEST(JudgeMember, BrieflySilentAndLeftMembersAreNotLost) {
   EXPECT_FALSE(judge_member({.silent_for = 3000ms}, 3s).lost);
   EXPECT_FALSE(judge_member({.left = true, .disconnected = true, .silent_for = 1h}, 3s).lost);
 }
 
-TEST(JudgeMember, TheDeadAndTheHungAreNamed) {
+TEST(JudgeMember, DeadAndHangingMembersAreNamed) {
   const Health dead = judge_member({.role = cluster::Role::kServer, .slot = 2, .pid = 77, .disconnected = true}, 3s);
   EXPECT_TRUE(dead.lost);
   EXPECT_THAT(dead.reason, HasSubstr("server 2 (pid 77) died"));
@@ -24,7 +24,7 @@ TEST(JudgeMember, TheDeadAndTheHungAreNamed) {
   EXPECT_THAT(hung.reason, HasSubstr("worker 1 (pid 78) hangs: no heartbeat for 3.2 s"));
 }
 
-TEST(DescribeMissing, NamesEachOne) {
+TEST(DescribeMissing, NamesEachMember) {
   EXPECT_EQ(describe_missing({.workers = 2}, {}), "server 0, worker 0, worker 1");
   const std::vector<MemberState> here{{.role = cluster::Role::kServer, .slot = 0},
                                       {.role = cluster::Role::kWorker, .slot = 0, .disconnected = true},
@@ -46,7 +46,7 @@ ViewInputs three_of_four() {
 
 TEST(DecideView, AGoodViewIsKept) { EXPECT_EQ(decide_view(three_of_four()).kind, Kind::kKeep); }
 
-TEST(DecideView, ANewcomerIsTakenInOnceAllHaveCome) {
+TEST(DecideView, NewcomerTakesPartOnceAllAreReady) {
   ViewInputs view_inputs = three_of_four();
   view_inputs.workers.push_back({.id = 14, .slot = 3, .ready = true});
   EXPECT_EQ(decide_view(view_inputs).kind, Kind::kRegroup);
@@ -57,7 +57,7 @@ TEST(DecideView, ANewcomerIsTakenInOnceAllHaveCome) {
   EXPECT_EQ(decision.workers, (std::vector<cluster::MemberId>{11, 12, 13, 14}));
 }
 
-TEST(DecideView, WhoHasBeenHereLongestIsTheChief) {
+TEST(DecideView, LongestMemberIsTheChief) {
   ViewInputs view_inputs = three_of_four();
   view_inputs.workers[0] = {.id = 21, .slot = 0, .ready = true};  // slot 0 again, after its death
   view_inputs.broken = true;
@@ -76,7 +76,7 @@ TEST(DecideView, ThereAreNoMoreWorkersThanLanes) {
   EXPECT_EQ(decide_view(view_inputs).workers, (std::vector<cluster::MemberId>{12, 13, 14}));
 }
 
-TEST(DecideView, TooFewWait) {
+TEST(DecideView, WaitsBelowTheMinimum) {
   ViewInputs view_inputs = three_of_four();
   view_inputs.workers.resize(1);
   view_inputs.broken = true;
@@ -90,7 +90,7 @@ TEST(DecideView, TooFewWait) {
   EXPECT_EQ(decide_view(view_inputs).kind, Kind::kWait);
 }
 
-TEST(DecideView, NobodyComesInWhenTheWorkIsDone) {
+TEST(DecideView, IgnoresNewcomersWhenTheWorkIsDone) {
   ViewInputs view_inputs = three_of_four();
   for (ViewCandidate& worker : view_inputs.workers) worker.ready = worker.done = worker.slot > 0;
   view_inputs.workers.push_back({.id = 14, .slot = 3, .ready = true});
@@ -101,7 +101,7 @@ TEST(DecideView, NobodyComesInWhenTheWorkIsDone) {
   EXPECT_EQ(decide_view(view_inputs).workers, (std::vector<cluster::MemberId>{12, 13}));
 }
 
-TEST(DecideView, ParametersThatShouldMoveAreAReason) {
+TEST(DecideView, RegroupsToPlaceParametersAnew) {
   ViewInputs view_inputs = three_of_four();
   view_inputs.place_anew = "server 1 wants to take part";
   EXPECT_EQ(decide_view(view_inputs).kind, Kind::kRegroup);

@@ -37,13 +37,13 @@ TEST(Models, MlpTakesSamplesOfAnyShape) {
   EXPECT_EQ(count_parameters(make_model("mlp", {4}, 3)), (4 + 1) * 128 + (128 + 1) * 64 + (64 + 1) * 3);
 }
 
-TEST(Models, LeNetRefusesWhatIsNo28x28Image) {
+TEST(Models, LeNetRefusesOtherShapes) {
   for (const auto& shape : std::vector<std::vector<std::int64_t>>{{784}, {28, 28}, {1, 32, 32}, {1, 28, 27}}) {
     EXPECT_FAILS(make_model("lenet", shape, 10), InvalidArgument, "channels x 28 x 28", "use mlp");
   }
 }
 
-TEST(Models, AnUnknownNameIsAnsweredWithTheClosestOne) {
+TEST(Models, UnknownNameIsRefusedWithASuggestion) {
   EXPECT_FAILS(make_model("lennet", {1, 28, 28}, 10), InvalidArgument, "'lennet'", "did you mean 'lenet'");
 }
 
@@ -57,7 +57,7 @@ TEST(Models, TheSameSeedGivesTheSameNet) {
   }
 }
 
-TEST(Models, EveryParameterOfEachTakesPart) {
+TEST(Models, EveryParameterGetsAGradient) {
   for (const std::string& name : model_names()) {
     const Model model = make_model(name, {1, 28, 28}, 10);
     model.forward(torch::randn({8, 1, 28, 28})).pow(2).sum().backward();
@@ -68,7 +68,7 @@ TEST(Models, EveryParameterOfEachTakesPart) {
   }
 }
 
-TEST(Models, TheCommandKnowsThemAll) { EXPECT_EQ(cli::known_models(), model_names()); }
+TEST(Models, CommandKnowsAllNames) { EXPECT_EQ(cli::known_models(), model_names()); }
 
 }  // namespace
 }  // namespace trireme

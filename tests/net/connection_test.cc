@@ -67,7 +67,7 @@ TEST_P(ConnectionTest, LargePayloads) {
   EXPECT_EQ(ask(*connection, "still here"), "still here");
 }
 
-TEST_P(ConnectionTest, TheServicesErrorsArriveAsTheyWereThrown) {
+TEST_P(ConnectionTest, ErrorsOfTheServiceKeepTheirType) {
   const auto connection = connect();
   EXPECT_FAILS(connection->call<Text>(kFail, 0, Text{}, Deadline::in(10s), "x"), InvalidArgument, "cannot be done");
   EXPECT_FAILS(connection->call<Text>(77, 0, Text{}, Deadline::in(10s), "x"), InvalidArgument, "kind 77");
@@ -83,7 +83,7 @@ TEST_P(ConnectionTest, AnAnswerOfAnotherSizeThanAskedForIsRefused) {
   EXPECT_FAILS(connection->wait(pending, Deadline::in(10s), "x"), PeerLost, "0 bytes where 100 were asked for");
 }
 
-TEST_P(ConnectionTest, SilenceEndsAtTheDeadlineAndNamesThePeer) {
+TEST_P(ConnectionTest, TimeoutNamesTheSilentPeer) {
   const auto connection = connect();
   expect_ends_within(3s, [&] {
     EXPECT_FAILS(connection->call<Text>(kSilence, 0, Text{}, Deadline::in(200ms), "a question"), Timeout, "the echo",
@@ -114,7 +114,7 @@ TEST_P(ConnectionTest, ManyRequestsOfManyThreads) {
   for (auto& thread : threads) thread.join();
 }
 
-TEST_P(ConnectionTest, MoreThanTheRingHolds) {
+TEST_P(ConnectionTest, SendsMoreThanTheRingHolds) {
   const auto connection = connect();
   const std::string text(60'000, 'x');
   std::vector<std::shared_ptr<PendingReply>> sent;
@@ -138,7 +138,7 @@ TEST_P(ConnectionTest, ClosingEndsTheWaitOfOtherThreads) {
   waiter.join();
 }
 
-TEST_P(ConnectionTest, TheEndOfTheServiceIsSeen) {
+TEST_P(ConnectionTest, EndOfTheServiceThrowsPeerLost) {
   auto other = std::make_unique<Service>(echo_options(), handler);
   const auto connection = Connection::open(loop, other->address(), connect_options(GetParam()));
   ask(*connection, "hello");
@@ -186,7 +186,7 @@ TEST(Connection, WaitsForAServiceThatIsNotThereYet) {
   starter.join();
 }
 
-TEST(Connection, NobodyThereIsAPeerLostThatSaysWhere) {
+TEST(Connection, PeerLostNamesTheAddressWithoutAListener) {
   EchoHandler handler;
   EventLoop loop("client");
   const Address address = Service(echo_options(), handler).address();
@@ -228,7 +228,7 @@ bool enter_own_network(const char* address) {
   return ::ioctl(socket.get(), SIOCSIFADDR, &request) == 0;
 }
 
-TEST(Connection, BetweenHostsOnlyEncryptedUnlessAllowed) {
+TEST(Connection, PlainConnectionsBetweenHostsMustBeAllowed) {
   const std::string host = "10.99.0.1";
   if (!enter_own_network(host.c_str())) GTEST_SKIP() << "network namespaces are not permitted here";
   EchoHandler handler;

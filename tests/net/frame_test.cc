@@ -49,7 +49,7 @@ TEST(Frame, EveryDamagedBitIsNoticed) {
   }
 }
 
-TEST(Frame, RefusesWhatIsNotAFrame) {
+TEST(Frame, RefusesBytesThatAreNotAFrame) {
   EXPECT_FAILS(decode_header(forged(0, std::uint32_t{0x20544547}), {}), Corrupt, "not a Trireme frame", "0x20544547");
   EXPECT_FAILS(decode_header(std::array<std::byte, kHeaderBytes>{}, {}), Corrupt, "not a Trireme frame");
 }
@@ -58,7 +58,7 @@ TEST(Frame, RefusesAnotherVersion) {
   EXPECT_FAILS(decode_header(forged(4, std::uint16_t{99}), {}), Unauthenticated, "version 99", "one build of Trireme");
 }
 
-TEST(Frame, RefusesWhatIsTooLarge) {
+TEST(Frame, RefusesTooLargeSizes) {
   EXPECT_FAILS(decode_header(forged(12, std::uint32_t{4u << 20} + 1), {}), Corrupt, "4194305", "at most 4194304");
   EXPECT_FAILS(decode_header(forged(32, std::uint64_t{8} << 30), {}), Corrupt, "8589934592");
   EXPECT_FAILS(decode_header(forged(32, ~std::uint64_t{0}), {}), Corrupt, "payload");

@@ -106,7 +106,7 @@ struct IntruderTest : ::testing::Test {
   }
 };
 
-TEST_F(IntruderTest, AnotherVersionIsToldWhichOneIsSpokenHere) {
+TEST_F(IntruderTest, RefusalOfAnotherVersionNamesOurs) {
   for (auto client : {&RawClient::tcp, &RawClient::local}) {
     RawClient raw = client(service.address());
     raw.send_struct(Hello{.version = 99});
@@ -130,7 +130,7 @@ TEST_F(IntruderTest, AProofWithoutTheSecretIsRefused) {
   }
 }
 
-TEST_F(IntruderTest, TheServicesOwnProofIsNoProofOfTheClient) {
+TEST_F(IntruderTest, RefusesTheServicesOwnProof) {
   RawClient raw = RawClient::tcp(service.address());
   raw.send_struct(Hello{.nonce = fresh_nonce()});
   const std::string answer = raw.receive(sizeof(Answer));
@@ -156,7 +156,7 @@ TEST_F(IntruderTest, GarbageIsClosed) {
   }
 }
 
-TEST_F(IntruderTest, WhoSaysNothingIsClosedAfterTheHandshakeTime) {
+TEST_F(IntruderTest, ClosesSilentConnectionsAfterTheHandshakeTime) {
   for (auto client : {&RawClient::tcp, &RawClient::local}) {
     RawClient silent = client(service.address());
     RawClient slow = client(service.address());
@@ -168,7 +168,7 @@ TEST_F(IntruderTest, WhoSaysNothingIsClosedAfterTheHandshakeTime) {
   }
 }
 
-TEST_F(IntruderTest, ACrowdOfStrangersIsTurnedAwayAndThenForgotten) {
+TEST_F(IntruderTest, ManyUnauthenticatedConnectionsAreClosed) {
   std::vector<RawClient> crowd;
   for (int i = 0; i < 40; ++i) crowd.push_back(RawClient::tcp(service.address()));
   for (RawClient& one : crowd) EXPECT_TRUE(one.is_closed());
@@ -203,7 +203,7 @@ TEST_F(IntruderTest, AFrameWithABrokenBodyIsAnsweredWithAnError) {
   EXPECT_EQ(reply.flags, kReply | kError);
 }
 
-TEST_F(IntruderTest, RingsThatAreNone) {
+TEST_F(IntruderTest, RefusesInvalidRings) {
   const auto handshaken = [&] {
     RawClient raw = RawClient::local(service.address());
     EXPECT_EQ(raw.client_handshake(kSecret), Verdict::kAccepted);
@@ -259,7 +259,7 @@ struct HostileRings {
   }
 };
 
-TEST_F(IntruderTest, NonsenseInTheRingEndsTheConnection) {
+TEST_F(IntruderTest, InvalidBytesInTheRingEndTheConnection) {
   const auto expect_refused = [&](const auto& mischief) {
     HostileRings hostile(service.address());
     mischief(hostile);
@@ -281,7 +281,7 @@ TEST_F(IntruderTest, NonsenseInTheRingEndsTheConnection) {
   });
 }
 
-TEST_F(IntruderTest, NonsenseInTheRingOfSomebodyWhoLeft) {
+TEST_F(IntruderTest, InvalidBytesInTheRingOfAClosedConnectionAreHarmless) {
   for (int i = 0; i < 20; ++i) {
     HostileRings hostile(service.address());
     hostile.write_frame({.kind = kEcho, .body_bytes = 100}, "short");

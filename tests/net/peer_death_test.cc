@@ -19,7 +19,7 @@ struct PeerDeathTest : ::testing::TestWithParam<Transport> {
 INSTANTIATE_TEST_SUITE_P(Over, PeerDeathTest, ::testing::Values(Transport::kShm, Transport::kTcp, Transport::kTls),
                          [](const auto& test) { return to_string(test.param); });
 
-TEST_P(PeerDeathTest, KilledIsSeenAtOnceByWhoWaits) {
+TEST_P(PeerDeathTest, KilledPeerEndsAWaitAtOnce) {
   EXPECT_EQ(ask(*connection, "hello"), "hello");
   const auto pending = connection->send({.kind = kSilence, .body = encode_message(Text{})});
   child.signal(SIGKILL);
@@ -44,7 +44,7 @@ TEST_P(PeerDeathTest, KilledUnderLoad) {
   killer.join();
 }
 
-TEST_P(PeerDeathTest, StoppedIsATimeoutAtTheDeadline) {
+TEST_P(PeerDeathTest, StoppedPeerIsATimeoutAtTheDeadline) {
   EXPECT_EQ(ask(*connection, "hello"), "hello");
   child.stop();
   expect_ends_within(3s, [&] {

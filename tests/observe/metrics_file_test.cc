@@ -53,13 +53,13 @@ TEST_F(MetricsFileTest, EachRowIsALineThatCanBeReadAtOnce) {
   EXPECT_TRUE(file.healthy());
 }
 
-TEST_F(MetricsFileTest, GoesOnAfterEarlierRows) {
+TEST_F(MetricsFileTest, AppendsToEarlierRows) {
   MetricsFile(path_).append({{"step", 1}});
   MetricsFile(path_).append({{"step", 2}});
   EXPECT_EQ(rows_of(path_), (std::vector<json>{{{"step", 1}}, {{"step", 2}}}));
 }
 
-TEST_F(MetricsFileTest, WhatJsonCannotHoldBecomesNullAndIsNamed) {
+TEST_F(MetricsFileTest, NonFiniteNumbersBecomeNullAndAreNamed) {
   MetricsFile file(path_);
   file.append({{"step", 3}, {"loss", NAN}, {"test", {{"loss", -INFINITY}, {"list", {1.0, INFINITY}}}}});
   EXPECT_EQ(rows_of(path_).at(0), json::parse(R"({"step": 3, "loss": null, "test": {"loss": null, "list": [1.0, null]},
@@ -119,7 +119,7 @@ TEST_F(MetricsFileTest, AMissingFolderIsNamed) {
   EXPECT_THROW(MetricsFile(folder_ / "missing/metrics.jsonl"), IoError);
 }
 
-TEST_F(MetricsFileTest, AFullDiskIsLoggedOnceAndTheRunGoesOn) {
+TEST_F(MetricsFileTest, FullDiskIsLoggedOnceAndTheRunContinues) {
   log_to_file();
   MetricsFile file("/dev/full");
   for (int step = 0; step < 3; ++step) file.append({{"step", step}});

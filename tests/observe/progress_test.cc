@@ -52,7 +52,7 @@ TEST(RenderProgress, ShowsEverythingWhereThereIsRoom) {
       "clocks 190–194  0:42 left  server 1 is slow");
 }
 
-TEST(RenderProgress, LoopOfOnesOwnShowsStepsAndWhatItAverages) {
+TEST(RenderProgress, CustomLoopShowsStepsAndItsAverages) {
   const Progress progress{
       .step = 300, .open_ended = true, .steps_per_s = 41.04, .averages = {{"loss", 0.39214}, {"accuracy", 0.87}}};
   EXPECT_EQ(render_progress(progress, 200), "step 300  41 steps/s  accuracy 0.87  loss 0.3921");
@@ -70,7 +70,7 @@ TEST(RenderProgress, AnInfiniteLossIsShownAsSuch) {
   EXPECT_THAT(render_progress({.loss = INFINITY}, 200), HasSubstr("loss inf"));
 }
 
-TEST(RenderProgress, NumbersStayShortWhateverTheirSize) {
+TEST(RenderProgress, NumbersOfAnySizeStayShort) {
   EXPECT_THAT(render_progress({.samples_per_s = 950.4}, 200), HasSubstr("950 samples/s"));
   EXPECT_THAT(render_progress({.samples_per_s = 2.5e6}, 200), HasSubstr("2.5M samples/s"));
   EXPECT_THAT(render_progress({.loss = 0}, 200), HasSubstr("loss 0.0000"));
@@ -138,7 +138,7 @@ TEST(RenderProgress, WideCharactersCountTwice) {
   EXPECT_THAT(shown, EndsWith("…"));
 }
 
-TEST(RenderProgress, ColourTouchesTheBarOnly) {
+TEST(RenderProgress, OnlyTheBarIsColoured) {
   std::string coloured = render_progress(midway(), 200, {.bar = true, .colour = true});
   for (const std::string code : {"\x1b[32m", "\x1b[0m"}) {
     const auto place = coloured.find(code);
@@ -208,7 +208,7 @@ TEST_F(ProgressLineTest, WidthIsReadAtEachDraw) {
   EXPECT_EQ(written(), "\r38% loss 0.4321\x1b[K");
 }
 
-TEST_F(ProgressLineTest, PlainLinesAtMostEveryFiveSecondsElsewhere) {
+TEST_F(ProgressLineTest, WithoutATerminalPrintsALineAtMostEveryFiveSeconds) {
   ProgressOptions plain = options(false);
   plain.colour = true;
   ProgressLine line(plain);
@@ -266,7 +266,7 @@ TEST_F(ProgressLineTest, FinishShowsTheLatestAndLeavesIt) {
   EXPECT_EQ(written(), "") << "nothing is left for the destructor to clear";
 }
 
-TEST_F(ProgressLineTest, FinishElsewherePrintsOnlyWhatWasNotPrinted) {
+TEST_F(ProgressLineTest, FinishWithoutATerminalPrintsOnlyNewProgress) {
   ProgressLine line(options(false));
   line.update({.step = 1});
   written();
@@ -282,7 +282,7 @@ TEST_F(ProgressLineTest, DestructorLeavesACleanLine) {
   EXPECT_THAT(written(), EndsWith("\r\x1b[K"));
 }
 
-TEST_F(ProgressLineTest, WritingToNobodyIsIgnored) {
+TEST_F(ProgressLineTest, IgnoresAClosedDescriptor) {
   ProgressOptions closed = options(true);
   closed.descriptor = -1;
   ProgressLine line(closed);

@@ -79,7 +79,7 @@ TEST(RunFolder, OverwritingRemovesTheRunAndNothingElse) {
   EXPECT_TRUE(fs::exists(run.logs() / "mine.txt"));
 }
 
-TEST(RunFolder, ANameIsNotAPath) {
+TEST(RunFolder, RefusesNamesThatArePaths) {
   const TempFolder temp;
   for (const std::string name : {"../up", "a/b", ".", "..", ".hidden", "two words", "a\nb"}) {
     EXPECT_THROW(RunFolder::create({.root = temp / "runs", .name = name}), InvalidArgument) << name;
@@ -94,7 +94,7 @@ TEST(RunFolder, OpensOnlyWhatExists) {
   EXPECT_EQ(RunFolder::open(temp / "out").metrics(), temp / "out/metrics.jsonl");
 }
 
-TEST(RunFolder, AFileInTheWayIsNamed) {
+TEST(RunFolder, NamesAFileInItsPlace) {
   const TempFolder temp;
   put(temp / "runs");
   EXPECT_THROW(RunFolder::create({.root = temp / "runs", .model = "lenet"}), IoError);

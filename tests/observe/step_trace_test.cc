@@ -22,7 +22,7 @@ TEST(StepTrace, LinesAreWrittenAndRead) {
   for (const char* wrong : {"", "begin", "began 1 2 3 4 5", "commit 1 2 3 4"}) EXPECT_FALSE(parse_line(wrong)) << wrong;
 }
 
-TEST(StepTrace, FollowsAllWorkersAsTheyCome) {
+TEST(StepTrace, ReadsNewFilesOfWorkersThatJoin) {
   const TempFolder folder;
   TraceFollower catch_up(folder.path());
   EXPECT_TRUE(catch_up.next().empty());
@@ -42,7 +42,7 @@ TEST(StepTrace, FollowsAllWorkersAsTheyCome) {
   ASSERT_EQ(catch_up.next().size(), 1u);
 }
 
-TEST(StepTrace, WaitsForTheEndOfALine) {
+TEST(StepTrace, WaitsForCompleteLines) {
   const TempFolder folder;
   TraceFollower catch_up(folder.path());
   const std::string name = "steps-2-" + std::to_string(::getpid()) + ".log";
@@ -55,14 +55,14 @@ TEST(StepTrace, WaitsForTheEndOfALine) {
   EXPECT_EQ(rest[0].slot, 2u);
 }
 
-TEST(StepTrace, ReadsToTheEndOfThoseWhoHaveDied) {
+TEST(StepTrace, ReadsTheFilesOfDeadWorkersToTheEnd) {
   const TempFolder folder;
   TraceFollower catch_up(folder.path());
   folder.write("steps-0-999999999.log", "begin 1 0 1 0 4\n");
   EXPECT_EQ(catch_up.next().size(), 1u);
 }
 
-TEST(StepTrace, KnowsItsFiles) {
+TEST(StepTrace, RecognisesItsFileNames) {
   EXPECT_TRUE(is_step_trace("steps-0-12.log"));
   EXPECT_FALSE(is_step_trace("steps-0-12.log.old"));
   EXPECT_FALSE(is_step_trace("steps-0.log"));

@@ -65,7 +65,7 @@ TEST(EventFile, FramesMatchAKnownRecord) {
             "\xee\xdf\x28\xa3"s);  // the data's
 }
 
-TEST(EventFile, ScalarsComeBack) {
+TEST(EventFile, ScalarsRoundTrip) {
   const TempFolder folder;
   EventFile file(folder.path());
   file.add_scalar("train/loss", 0.5, 0, 10.0);

@@ -43,7 +43,7 @@ TEST(Rule, NamesRoundTrip) {
   for (const Rule rule : kAllRules) EXPECT_EQ(parse_rule(to_string(rule)), rule);
 }
 
-TEST(Rule, UnknownNameIsAnsweredWithTheOneMeantAndTheList) {
+TEST(Rule, UnknownNameIsRefusedWithASuggestionAndTheList) {
   EXPECT_THAT([] { parse_rule("adamm"); },
               ThrowsMessage<InvalidArgument>(AllOf(HasSubstr("'adamm'"), HasSubstr("did you mean 'adam'"),
                                                    HasSubstr("sgd, momentum, nesterov, adagrad"), HasSubstr("ftrl"))));
@@ -97,7 +97,7 @@ TEST(ApplyUpdate, ScalesThenClipsThenDecays) {
   EXPECT_THAT(model.parameters, ElementsAre(4 - (1 + 1), 4 - (-1 + 1), 4 - (0.5 + 1)));
 }
 
-TEST(ApplyUpdate, NothingIsFused) {
+TEST(ApplyUpdate, UsesNoFusedMultiplyAdd) {
   // A fused multiply-add would round once where two roundings are written, and only on processors that have it.
   Model model{.config = {.rule = Rule::kSgd}, .parameters = random_floats(1000, 1)};
   const std::vector<float> gradient = random_floats(1000, 2);
@@ -146,7 +146,7 @@ TEST(ApplyUpdate, NesterovLooksAhead) {
   EXPECT_THAT(model.parameters, ElementsAre(-26));
 }
 
-TEST(ApplyUpdate, EveryRuleGoesDownhill) {
+TEST(ApplyUpdate, EveryRuleConvergesOnAQuadratic) {
   for (const Rule rule : kAllRules) {
     Model model{.config = {.rule = rule, .epsilon = 1e-8}, .parameters = {1, -1}};
     for (Step step = 1; step <= 2000; ++step) {
@@ -216,7 +216,7 @@ void expect_as_in_the_paper(const UpdateConfig& config, std::vector<float> start
   for (std::size_t i = 0; i < paper.size(); ++i) EXPECT_NEAR(model.parameters[i], paper[i].weight(), 2e-6);
 }
 
-TEST(Ftrl, IsThePaperFromZero) {
+TEST(Ftrl, MatchesThePaperFromZero) {
   expect_as_in_the_paper({.rule = Rule::kFtrl}, std::vector<float>(500));
   expect_as_in_the_paper({.rule = Rule::kFtrl, .l1 = 3, .l2 = 0.5}, std::vector<float>(500));
 }
@@ -225,7 +225,7 @@ TEST(Ftrl, StartsFromTheParametersFound) {
   expect_as_in_the_paper({.rule = Rule::kFtrl, .l1 = 0.3, .l2 = 0.1}, random_floats(500, 4));
 }
 
-TEST(Ftrl, IsAdagradWithoutItsRegularisers) {
+TEST(Ftrl, WithoutRegularisersMatchesAdagrad) {
   Model ftrl{.config = {.rule = Rule::kFtrl, .ftrl_beta = 0.5}, .parameters = random_floats(500, 5)};
   Model adagrad{.config = {.rule = Rule::kAdagrad, .epsilon = 0.5}, .parameters = ftrl.parameters};
   for (Step step = 1; step <= 100; ++step) {

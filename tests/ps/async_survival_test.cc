@@ -116,7 +116,7 @@ void expect_exact(const cluster::ViewInfo& last, std::uint64_t units, const Cons
   }
 }
 
-TEST_P(SurvivalTest, AsynchronousUnitsCountOnceWhoeverDies) {
+TEST_P(SurvivalTest, AsynchronousUnitsCountOnceWhenWorkersAndServersDie) {
   constexpr std::uint64_t kUnits = 600;
   for (const char* mode : {"asp", "ssp:2"}) {
     const Consistency consistency = parse_consistency(mode);
@@ -138,7 +138,7 @@ TEST_P(SurvivalTest, AsynchronousUnitsCountOnceWhoeverDies) {
   }
 }
 
-TEST_P(SurvivalTest, ANewServerIsBuiltUnderLoadTakesItsShareAndThenAll) {
+TEST_P(SurvivalTest, NewServerCatchesUpUnderLoadAndTakesOverAllShards) {
   const Consistency asp = parse_consistency("asp");
   auto one = std::make_unique<Server>(server_options());
   auto two = std::make_unique<Server>(server_options());

@@ -118,7 +118,7 @@ TEST(Chunk, BspDoesNotDependOnTheOrderOfArrival) {
   } while (std::next_permutation(order.begin(), order.end()));
 }
 
-TEST(Chunk, BspDoesNotDependOnWhoHoldsTheLanes) {
+TEST(Chunk, BspDoesNotDependOnTheAssignmentOfLanes) {
   std::vector<std::vector<float>> lanes;
   for (Lane lane = 0; lane < 4; ++lane) lanes.push_back(noise(lane));
   Bench four(bsp(4, 4));
@@ -162,7 +162,7 @@ TEST(Chunk, BspAResentPushIsNotAppliedTwice) {
   EXPECT_EQ(bench.parameters[0], -2.0f);
 }
 
-TEST(Chunk, BackupWorkersLateOnesAreDropped) {
+TEST(Chunk, BackupWorkersLateGradientsAreDropped) {
   Bench bench(bsp(3, 3, 1));
   const auto first = bench.push(2, 0, {2, 1}, all(2));
   EXPECT_EQ(first->answers, 0);
@@ -188,7 +188,7 @@ TEST(Chunk, BspAGradientOfALaterStepWaitsForItsRound) {
   EXPECT_EQ(bench.parameters[0], -11.0f);
 }
 
-TEST(Chunk, BspWhoLeavesIsNotWaitedFor) {
+TEST(Chunk, BspDoesNotWaitForWorkersThatLeft) {
   Bench bench(bsp(3, 3));
   const auto one = bench.push(0, 0, {0, 1}, all(1));
   const auto two = bench.push(1, 0, {1, 1}, all(1));
@@ -210,7 +210,7 @@ TEST(Chunk, AllSeeTheStopInTheSameRound) {
   EXPECT_TRUE(other->reply->stop);
 }
 
-TEST(Chunk, WhatCannotBeIsRefusedAndLeavesNoTrace) {
+TEST(Chunk, RefusesInvalidRequestsWithoutEffect) {
   Bench bench(bsp(2, 4));
   EXPECT_FAILS(bench.push(2, 0, {0, 2}, all(1)), InvalidArgument, "worker 2", "2 workers");
   EXPECT_FAILS(bench.push(0, 0, {1, 2}, all(1)), InvalidArgument, "lanes 1..3", "subtree");
@@ -241,7 +241,7 @@ TEST(Chunk, EarlyPullsWaitForTheInitialValues) {
   EXPECT_EQ(bench.parameters[0], 6.0f);
 }
 
-TEST(Chunk, AspEachAtOnceAndNoneTwice) {
+TEST(Chunk, AspAppliesEachPushAtOnceAndOnlyOnce) {
   Bench bench(at_once(2));
   EXPECT_EQ(bench.push(0, 0, {0, 1}, all(1))->reply->version, 1u);
   EXPECT_EQ(bench.push(0, 1, {0, 1}, all(1))->reply->version, 2u);
@@ -251,7 +251,7 @@ TEST(Chunk, AspEachAtOnceAndNoneTwice) {
   EXPECT_TRUE(bench.push(1, 0, {1, 1}, all(1))->reply->counted);
 }
 
-TEST(Chunk, SspHoldsTheFastAndReleasesIt) {
+TEST(Chunk, SspHoldsBackAndReleasesTheFastWorker) {
   Bench bench(at_once(2, 2));
   EXPECT_EQ(bench.push(0, 0, {0, 1}, all(1))->answers, 1);
   EXPECT_EQ(bench.push(0, 1, {0, 1}, all(1))->answers, 1);
@@ -265,7 +265,7 @@ TEST(Chunk, SspHoldsTheFastAndReleasesIt) {
   EXPECT_EQ(again->answers, 1);
 }
 
-TEST(Chunk, SspWhoLeavesReleasesTheOthers) {
+TEST(Chunk, SspLeavingWorkerReleasesTheOthers) {
   Bench bench(at_once(3, 0));
   const auto held = bench.push(0, 0, {0, 1}, all(1));
   bench.push(1, 0, {1, 1}, all(1));
@@ -314,7 +314,7 @@ TEST(Chunk, BspAStepIsPushedAgainInTheNextViewWithOtherLanes) {
   EXPECT_EQ(bench.parameters, calm.parameters);
 }
 
-TEST(Chunk, WhatBelongsToAnotherViewIsRefused) {
+TEST(Chunk, RefusesRequestsOfAnotherView) {
   Bench bench(bsp(1, 1));
   bench.enter({1});
   const auto answer = std::make_shared<Answer>();
@@ -328,7 +328,7 @@ TEST(Chunk, WhatBelongsToAnotherViewIsRefused) {
   }
 }
 
-TEST(Chunk, AUnitCountsOnceWhoeverPushesIt) {
+TEST(Chunk, UnitCountsOnceFromAnyWorker) {
   Bench bench(at_once(2));
   EXPECT_TRUE(bench.push(0, 0, {0, 1}, all(1), 1, false, 7)->reply->counted);
   EXPECT_FALSE(bench.push(1, 0, {1, 1}, all(1), 1, false, 7)->reply->counted);
@@ -339,7 +339,7 @@ TEST(Chunk, AUnitCountsOnceWhoeverPushesIt) {
   EXPECT_EQ(bench.parameters[0], -2.0f);
 }
 
-TEST(Chunk, SspAUnitThatIsHeldTheSecondTimeDoesNotCountThenEither) {
+TEST(Chunk, SspRepeatedUnitThatIsHeldBackDoesNotCount) {
   Bench bench(at_once(3, 0));
   bench.push(0, 0, {0, 1}, all(1), 1, false, 7);  // applied, and held back until the view ends
   bench.enter({1, 2, 3});
@@ -351,7 +351,7 @@ TEST(Chunk, SspAUnitThatIsHeldTheSecondTimeDoesNotCountThenEither) {
   EXPECT_EQ(bench.parameters[0], -2.0f);
 }
 
-TEST(Chunk, BspAWishToRegroupReachesAllOfItsRoundAndNoOther) {
+TEST(Chunk, BspRegroupRequestReachesAllWorkersOfItsRoundOnly) {
   Bench bench(bsp(2, 2));
   const std::vector<float> gradient = all(1);
   const auto wish = std::make_shared<Answer>();
@@ -370,7 +370,7 @@ TEST(Chunk, BspAWishToRegroupReachesAllOfItsRoundAndNoOther) {
   EXPECT_FALSE(bench.push(1, 1, {1, 1}, all(1))->reply->regroup);
 }
 
-TEST(Chunk, OneThatIsClearedWaitsForItsValues) {
+TEST(Chunk, ClearedChunkWaitsForItsValues) {
   Bench bench(bsp(1, 1));
   EXPECT_FALSE(bench.chunk.load_status().first);
   bench.assign(all(3));

@@ -49,7 +49,7 @@ Outcome train(const codec::Spec& codec, net::Transport transport) {
 
 class PushCodec : public ::testing::TestWithParam<const char*> {};
 
-TEST_P(PushCodec, NothingIsLostAndMemoryOrNetworkGiveTheSameBits) {
+TEST_P(PushCodec, LosesNothingAndGivesTheSameBitsOverShmAndTcp) {
   const codec::Spec spec = codec::parse_spec(GetParam());
   const Outcome shared = train(spec, net::Transport::kShm);
   const Outcome network = train(spec, net::Transport::kTcp);
@@ -83,7 +83,7 @@ INSTANTIATE_TEST_SUITE_P(Each, PushCodec,
                            return name == "1bit" ? std::string("one_bit") : name;
                          });
 
-TEST(PushCodec, WorkersMustAgreeOnIt) {
+TEST(PushCodec, WorkersMustUseTheSameCodec) {
   const Server server({.service = {.listener = {.name = "server", .secret = kSecret}}});
   net::EventLoop loop("test");
   const cluster::ViewInfo view = cluster::first_view(2, {server.address()});

@@ -15,7 +15,7 @@ TEST(Consistency, ParsesAndPrints) {
   EXPECT_EQ(parse_consistency("ssp:4").slack, 4u);
 }
 
-TEST(Consistency, SaysWhatWasMeant) {
+TEST(Consistency, SuggestsACloseName) {
   EXPECT_FAILS(parse_consistency("ssp"), InvalidArgument, "ssp:4");
   for (const char* text : {"ssp:", "ssp:x", "ssp:-1", "ssp:4 ", "ssp:99999999999999999999"}) {
     EXPECT_FAILS(parse_consistency(text), InvalidArgument, text, "ssp:4");
@@ -24,7 +24,7 @@ TEST(Consistency, SaysWhatWasMeant) {
   EXPECT_FAILS(parse_consistency(""), InvalidArgument, "asp");
 }
 
-TEST(Consistency, RefusesWhatCannotWork) {
+TEST(Consistency, RefusesInvalidSettings) {
   EXPECT_FAILS(validate({.mode = Mode::kAsp, .backup_workers = 1}, 3), InvalidArgument, "bsp only");
   EXPECT_FAILS(validate({.backup_workers = 2}, 2), InvalidArgument, "2 backup workers of 2");
   EXPECT_FAILS(validate({.damp_stale = true}, 2), InvalidArgument, "never stale");

@@ -108,7 +108,7 @@ TEST_F(PartSaverTest, WritesTheVersionAskedForWhenItsUpdateComesLater) {
   EXPECT_EQ(std::ranges::count(values(1), 0.5f), 40);
 }
 
-TEST_F(PartSaverTest, VersionThatIsPastOrTooFarAheadIsAProblem) {
+TEST_F(PartSaverTest, RefusesPastAndTooDistantVersions) {
   step(0);
   step(1);
   EXPECT_THAT(saver.save(part(1), *held).problem, HasSubstr("another version than 1"));
@@ -117,20 +117,20 @@ TEST_F(PartSaverTest, VersionThatIsPastOrTooFarAheadIsAProblem) {
   EXPECT_EQ(index(2).step, 2);
 }
 
-TEST_F(PartSaverTest, NewRequestGivesUpTheOneThatWaitsForItsUpdate) {
+TEST_F(PartSaverTest, NewRequestReplacesAWaitingOne) {
   EXPECT_EQ(saver.save(part(1, "first"), *held).problem, "");
   EXPECT_EQ(saver.save(part(0, "second"), *held).problem, "");
   EXPECT_EQ(index(0, "second").attempt, "second");
   EXPECT_FALSE(std::filesystem::exists(folder / checkpoint::step_folder_name(1)));
 }
 
-TEST_F(PartSaverTest, PartThatIsNoServersIsRefused) {
+TEST_F(PartSaverTest, RefusesInvalidPartNumbers) {
   EXPECT_FAILS(saver.save({.attempt = "a", .part = 0, .parts = 2}, *held), InvalidArgument, "part 0 of 2");
   EXPECT_FAILS(saver.save({.attempt = "a", .part = 2, .parts = 2}, *held), InvalidArgument, "part 2 of 2");
   EXPECT_FAILS(saver.save({.attempt = "a", .part = 1, .parts = 1'000'000}, *held), InvalidArgument, "1000000");
 }
 
-TEST_F(PartSaverTest, AttemptThatWouldLeadElsewhereIsRefused) {
+TEST_F(PartSaverTest, RefusesAttemptsThatAreNotFileNames) {
   EXPECT_FAILS(saver.save(part(0, "../../etc/passwd"), *held), InvalidArgument, "file name");
   EXPECT_FAILS(saver.save(part(0, ""), *held), InvalidArgument, "file name");
   EXPECT_FALSE(std::filesystem::exists(folder));
@@ -143,7 +143,7 @@ TEST_F(PartSaverTest, RequestOfAViewThatHasEndedIsStale) {
   EXPECT_EQ(index(0).part, 1);
 }
 
-TEST_F(PartSaverTest, GoesOnAfterAPartThatCouldNotBeWritten) {
+TEST_F(PartSaverTest, ContinuesAfterAFailedWrite) {
   std::ofstream(folder) << "a file where the folder should be";
   EXPECT_EQ(saver.save(part(0, "first"), *held).problem, "");
   EXPECT_EQ(saver.save(part(0, "second"), *held).problem, "");  // waits for the end of the first

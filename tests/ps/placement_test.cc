@@ -60,7 +60,7 @@ TEST(Placement, LeNetIsBalancedByLessThanAChunk) {
   }
 }
 
-TEST(Placement, LeNetIsNotCutIntoCrumbs) {
+TEST(Placement, LeNetHasNoTinyChunks) {
   const auto tables = tables_of(kLeNet);
   for (const std::uint32_t servers : {2u, 4u, 8u}) {
     for (const ChunkPlace& chunk : place(tables, servers)) {
@@ -97,13 +97,13 @@ TEST(Placement, RandomShapesAreBalancedByLessThanAChunk) {
   }
 }
 
-TEST(Placement, EqualTensorsAreCutFinerWhenTheyWouldNotComeOutEven) {
+TEST(Placement, EqualTensorsAreSplitUntilBalanced) {
   const auto places = place(tables_of({1024, 1024, 1024}), 2);
   EXPECT_EQ(imbalance(places, 2), 0u);
   EXPECT_EQ(places.size(), 6u);
 }
 
-TEST(Placement, NeverWorseThanOneChunkHoweverSmallTheModel) {
+TEST(Placement, SmallModelsAreBalancedByLessThanAChunk) {
   RandomStream random(2);
   for (int round = 0; round < 300; ++round) {
     std::vector<std::uint64_t> sizes(1 + random.below(10));
@@ -124,7 +124,7 @@ TEST(Placement, ALargeTableIsSpreadOverAllServers) {
   EXPECT_EQ(servers.size(), 4u);
 }
 
-TEST(Placement, IsTheSameEveryTime) { EXPECT_EQ(place(tables_of(kLeNet), 3), place(tables_of(kLeNet), 3)); }
+TEST(Placement, IsDeterministic) { EXPECT_EQ(place(tables_of(kLeNet), 3), place(tables_of(kLeNet), 3)); }
 
 TEST(Placement, TheSmallestChunkAllowedIsOneCacheLine) {
   const auto tables = tables_of({100, 7});
@@ -132,7 +132,7 @@ TEST(Placement, TheSmallestChunkAllowedIsOneCacheLine) {
   expect_whole(places, tables, 2, 64);
 }
 
-TEST(Placement, RefusesWhatCannotBe) {
+TEST(Placement, RefusesInvalidArguments) {
   const auto tables = tables_of({100});
   EXPECT_THAT([&] { place(tables, 0); }, ThrowsMessage<InvalidArgument>(HasSubstr("0 shards")));
   EXPECT_THAT([&] { place({}, 1); }, ThrowsMessage<InvalidArgument>(HasSubstr("no table")));

@@ -164,7 +164,7 @@ TEST_F(ReplicaLinkTest, UpdateIsNotAcknowledgedBeforeTheReplicaHasIt) {
   EXPECT_EQ(pushed->wait(), "done");
 }
 
-TEST_F(ReplicaLinkTest, AnswersWaitUntilItIsKnownWhatTheReplicaHas) {
+TEST_F(ReplicaLinkTest, AnswersWaitForTheInitialSync) {
   replica.hold(kSync);
   make_link(/*in_sync=*/true);
   const auto assigned = assign(1);
@@ -176,7 +176,7 @@ TEST_F(ReplicaLinkTest, AnswersWaitUntilItIsKnownWhatTheReplicaHas) {
   EXPECT_EQ(assigned->wait(), "done");
 }
 
-TEST_F(ReplicaLinkTest, ChunkThatDiffersIsSentAsAWhole) {
+TEST_F(ReplicaLinkTest, DifferingChunkIsSentAsAWhole) {
   make_link(/*in_sync=*/true);
   link->start();
   EXPECT_TRUE(replica.has_seen(kInstall));
@@ -202,7 +202,7 @@ TEST_F(ReplicaLinkTest, CopyIsReportedInSyncOnlyWhenAllOfItIsAcknowledged) {
   EXPECT_EQ(failure(), "");
 }
 
-TEST_F(ReplicaLinkTest, LostReplicaRefusesWhatWaitsForItAndWhatComesLater) {
+TEST_F(ReplicaLinkTest, LostReplicaFailsPendingAndLaterUpdates) {
   make_link(/*in_sync=*/true);
   link->start();
   ASSERT_EQ(assign(1)->wait(), "done");
@@ -215,7 +215,7 @@ TEST_F(ReplicaLinkTest, LostReplicaRefusesWhatWaitsForItAndWhatComesLater) {
   EXPECT_THAT(failure(), HasSubstr("is lost"));
 }
 
-TEST_F(ReplicaLinkTest, LostReplicaWhoseCopyWasOnlyBeingBuiltHoldsNobodyUp) {
+TEST_F(ReplicaLinkTest, LostReplicaThatWasNotInSyncDelaysNothing) {
   make_link(/*in_sync=*/false);
   service.reset();
   link->start();
@@ -225,21 +225,21 @@ TEST_F(ReplicaLinkTest, LostReplicaWhoseCopyWasOnlyBeingBuiltHoldsNobodyUp) {
   EXPECT_EQ(push(0)->wait(), "done");
 }
 
-TEST_F(ReplicaLinkTest, ReplicaThatKnowsNothingOfAChunkIsGivenUp) {
+TEST_F(ReplicaLinkTest, ReplicaWithoutAChunkIsGivenUp) {
   replica.has = {.chunks = {5}, .histories = {1}};
   make_link(/*in_sync=*/true);
   link->start();
   EXPECT_THAT(assign(1)->wait(), HasSubstr("knows nothing of chunk 0"));
 }
 
-TEST_F(ReplicaLinkTest, ReplicaThatAnswersNonsenseIsGivenUp) {
+TEST_F(ReplicaLinkTest, ReplicaWithInvalidAnswersIsGivenUp) {
   replica.has = {.chunks = {0, 1}, .histories = {1}};
   make_link(/*in_sync=*/true);
   link->start();
   EXPECT_THAT(assign(1)->wait(), HasSubstr("nonsense"));
 }
 
-TEST_F(ReplicaLinkTest, ClosingRefusesWhoeverWaitsAndEndsTheThread) {
+TEST_F(ReplicaLinkTest, CloseFailsPendingUpdatesAndEndsTheThread) {
   make_link(/*in_sync=*/true);
   link->start();
   ASSERT_EQ(assign(1)->wait(), "done");
@@ -252,7 +252,7 @@ TEST_F(ReplicaLinkTest, ClosingRefusesWhoeverWaitsAndEndsTheThread) {
   EXPECT_TRUE(link->ended());
 }
 
-TEST_F(ReplicaLinkTest, CrashPointsOfAnUpdateAreToldInTheirOrder) {
+TEST_F(ReplicaLinkTest, CrashPointsOfAnUpdateAreReachedInOrder) {
   std::mutex mutex;
   std::vector<CrashPoint> points;  // guarded by mutex
   on_point = [&](CrashPoint point) {

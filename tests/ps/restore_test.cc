@@ -5,7 +5,7 @@
 namespace trireme::ps {
 namespace {
 
-TEST_P(SurvivalTest, WhatWasFetchedCanBeRestoredOverAnything) {
+TEST_P(SurvivalTest, FetchedStateCanBeRestoredOverAnyState) {
   net::EventLoop loop("client");
   TablesState state;
   std::vector<float> expected;

@@ -128,7 +128,7 @@ struct SaveTest : ::testing::TestWithParam<net::Transport> {
 INSTANTIATE_TEST_SUITE_P(Over, SaveTest, ::testing::Values(net::Transport::kShm, net::Transport::kTcp),
                          [](const auto& test) { return to_string(test.param); });
 
-TEST_P(SaveTest, AVersionThatIsOver) {
+TEST_P(SaveTest, SavesAPastVersion) {
   start();
   EXPECT_TRUE(client.servers_save());
   step();
@@ -143,7 +143,7 @@ TEST_P(SaveTest, AVersionThatIsOver) {
       << "it was not kept for ever";
 }
 
-TEST_P(SaveTest, AVersionThatNobodyForesaw) {
+TEST_P(SaveTest, SavesTheCurrentVersionAndRefusesOthers) {
   start();
   step();
   EXPECT_EQ(saver.save(client, 1, 1, optim::Rule::kAdam), "");
@@ -152,7 +152,7 @@ TEST_P(SaveTest, AVersionThatNobodyForesaw) {
   EXPECT_THAT(client.save({.version = 3, .attempt = "a"}).problem, HasSubstr("another version than 3"));
 }
 
-TEST_P(SaveTest, AVersionThatIsStillToCome) {
+TEST_P(SaveTest, SavesAFutureVersion) {
   start();
   step();
   step();
@@ -166,7 +166,7 @@ TEST_P(SaveTest, AVersionThatIsStillToCome) {
   expect_same(saver.read(client, 3), expected);
 }
 
-TEST_P(SaveTest, AViewThatEndsFirst) {
+TEST_P(SaveTest, EndOfTheViewDropsAWaitingRequest) {
   start();
   step();
   EXPECT_EQ(client.save({.version = 2, .attempt = "launch-1"}).problem, "");  // never: the step is made elsewhere
@@ -191,7 +191,7 @@ TEST_P(SaveTest, UnitsOfAsynchronousWorkers) {
   EXPECT_THAT(client.save({.version = 3 * kLanes + 1, .attempt = "a"}).problem, HasSubstr("another version"));
 }
 
-TEST_P(SaveTest, ADiskThatRefusesIsTheCheckpointsProblemOnly) {
+TEST_P(SaveTest, DiskErrorFailsOnlyTheCheckpoint) {
   folder.write("checkpoints", "a file where the folder should be");
   start();
   step();
@@ -202,7 +202,7 @@ TEST_P(SaveTest, ADiskThatRefusesIsTheCheckpointsProblemOnly) {
   expect_same(saver.read(client, 2), client.fetch());
 }
 
-TEST_P(SaveTest, ASlowDiskHoldsUpNeitherStepsNorWhatIsAskedForNextNorTheEnd) {
+TEST_P(SaveTest, SlowDiskDelaysNeitherStepsNorTheNextCheckpointNorTheEnd) {
   start();
   step();
   EXPECT_EQ(client.save({.version = 1, .attempt = "slow", .bytes_per_second = 10'000}).problem, "");
@@ -214,7 +214,7 @@ TEST_P(SaveTest, ASlowDiskHoldsUpNeitherStepsNorWhatIsAskedForNextNorTheEnd) {
   EXPECT_EQ(client.save({.version = 3, .attempt = "slow", .bytes_per_second = 10'000}).problem, "");
 }  // and the servers end now, not in a minute
 
-TEST_P(SaveTest, AServerThatDiesFirst) {
+TEST_P(SaveTest, DeadServerLeavesThePreviousCheckpoint) {
   start();
   step();
   EXPECT_EQ(saver.save(client, 1, 1, optim::Rule::kAdam), "");
@@ -228,7 +228,7 @@ TEST_P(SaveTest, AServerThatDiesFirst) {
   expect_same(saver.read(client, 1), expected);
 }
 
-TEST_P(SaveTest, WhatCannotBeIsRefused) {
+TEST_P(SaveTest, RefusesInvalidRequests) {
   start();
   step();
   const auto connection = net::Connection::open(loop, one.address(), {.secret = kSecret, .transport = GetParam()});
@@ -259,14 +259,14 @@ TEST_P(SaveTest, WhatCannotBeIsRefused) {
   connection->close();
 }
 
-TEST_P(SaveTest, NothingIsSavedThatHasNoValues) {
+TEST_P(SaveTest, RefusesTablesWithoutValues) {
   client.open(kTables, tables());
   EXPECT_THAT(client.save({.version = 0, .attempt = "a"}).problem, HasSubstr("another version than 0"));
   client.assign();
   EXPECT_EQ(saver.save(client, 0, 0, optim::Rule::kAdam), "");
 }
 
-TEST(Save, AServerThatWasToldNoFolderSaysSo) {
+TEST(Save, ServerWithoutAFolderReportsIt) {
   const TempFolder folder;
   ServerOptions options = server_options();
   options.checkpoints = folder / "checkpoints";
@@ -294,7 +294,7 @@ void expect_one_version(const TablesState& state, Step step) {
   }
 }
 
-TEST_P(SurvivalTest, EveryCheckpointIsOfOneStepWithBackupWorkersToo) {
+TEST_P(SurvivalTest, EveryCheckpointHoldsOneStepEvenWithBackupWorkers) {
   constexpr Step kSteps = 60;
   constexpr Step kEvery = 4;
   constexpr std::uint32_t kWorkers = 4;

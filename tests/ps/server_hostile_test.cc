@@ -48,14 +48,14 @@ struct HostileTest : ::testing::TestWithParam<net::Transport> {
 INSTANTIATE_TEST_SUITE_P(Over, HostileTest, ::testing::Values(net::Transport::kShm, net::Transport::kTcp),
                          [](const auto& test) { return to_string(test.param); });
 
-TEST_P(HostileTest, NothingBeforeTheTablesAreOpen) {
+TEST_P(HostileTest, RefusesRequestsBeforeTheTablesAreOpen) {
   EXPECT_FAILS(push_pull(push_of({0}), 0), InvalidArgument, "no tables yet");
   EXPECT_FAILS(ask<Done>(kLeave, LeaveRequest{0}), InvalidArgument, "no tables yet");
   EXPECT_FAILS(ask<Done>(99, Nothing{}), InvalidArgument, "kind 99");
   EXPECT_FAILS(ask<Done>(kOpen, Nothing{}), Corrupt, "job");
 }
 
-TEST_P(HostileTest, TablesThatCannotBe) {
+TEST_P(HostileTest, RefusesInvalidTables) {
   const auto refused = [&](const auto& change) {
     OpenRequest request = good_open();
     change(request);
@@ -97,7 +97,7 @@ TEST_P(HostileTest, ChunksAndSizesThatDoNotExist) {
   EXPECT_FAILS(push_pull(push_of({0}), 0, kAssign), Corrupt, "0 bytes");
 }
 
-TEST_P(HostileTest, WorkersLanesAndNumbersThatCannotBe) {
+TEST_P(HostileTest, RefusesInvalidWorkersLanesAndNumbers) {
   open();
   const Layout layout(good_open().job.tables, 1, {.max_chunk_bytes = 16u << 10});
   const std::size_t bytes = layout.chunks()[0].place.count * sizeof(float);
@@ -114,7 +114,7 @@ TEST_P(HostileTest, WorkersLanesAndNumbersThatCannotBe) {
   EXPECT_EQ(push_pull(push_of({0}), bytes).newest, 1u);
 }
 
-TEST_P(HostileTest, SharedMemoryThatIsNotThereOrTooSmall) {
+TEST_P(HostileTest, RefusesMissingOrTooSmallSharedMemory) {
   open();
   PushPullRequest request = push_of({0});
   request.offsets = {0};
@@ -167,7 +167,7 @@ struct HostileReplicaTest : HostileTest {
 INSTANTIATE_TEST_SUITE_P(Over, HostileReplicaTest, ::testing::Values(net::Transport::kShm, net::Transport::kTcp),
                          [](const auto& test) { return to_string(test.param); });
 
-TEST_P(HostileReplicaTest, UpdatesThatCannotBe) {
+TEST_P(HostileReplicaTest, RefusesInvalidUpdates) {
   const std::size_t bytes = floats * sizeof(float);
   EXPECT_FAILS(send(kReplicate, update_of(99), bytes), InvalidArgument, "no chunk 99");
   EXPECT_FAILS(send(kReplicate, update_of(0), 0), Corrupt, "bring 0");
@@ -190,7 +190,7 @@ TEST_P(HostileReplicaTest, UpdatesThatCannotBe) {
   send(kReplicate, update_of(0, 2), bytes);
 }
 
-TEST_P(HostileReplicaTest, ChunksThatCannotBe) {
+TEST_P(HostileReplicaTest, RefusesInvalidChunks) {
   const std::size_t bytes = floats * sizeof(float);  // plain SGD: no state
   const InstallRequest good{.from = kPrimary, .header = {.chunk = 0, .assigned = true, .version = 5, .updates = 5}};
   const auto refused = [&](const auto& change, std::size_t size) {

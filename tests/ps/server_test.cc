@@ -180,7 +180,7 @@ TEST(Server, ARequestOfAnotherViewIsRefused) {
   EXPECT_FAILS(job.servers[0]->enter(options.view, 12345), InvalidArgument, "member 12345");
 }
 
-TEST(Server, AShardThatWasBornAgainIsEmptyAndTheRestStays) {
+TEST(Server, ReplacedShardIsEmptyAndOthersAreKept) {
   const Job job(1, 1);
   net::EventLoop loop("client");
   auto options = job.client_options(0, net::Transport::kTcp);
@@ -206,7 +206,7 @@ TEST(Server, AShardThatWasBornAgainIsEmptyAndTheRestStays) {
   EXPECT_EQ(client.pull().newest, 5u);
 }
 
-TEST(Server, WorkersThatDisagreeAreToldAboutWhat) {
+TEST(Server, WorkersWithDifferentTablesAreRefusedWithTheDifference) {
   const Job job(1, 2);
   net::EventLoop loop("client");
   Client first(loop, job.client_options(0, net::Transport::kTcp));

@@ -30,7 +30,7 @@ TEST_P(SurvivalTest, ReplicationChangesNoBit) {
   EXPECT_EQ(second, first);
 }
 
-TEST_P(SurvivalTest, AWorkerDiesBetweenItsPushes) {
+TEST_P(SurvivalTest, WorkerDeathBetweenPushesChangesNoBit) {
   constexpr Step kSteps = 8;
   const std::vector<float> expected = calm(kSteps);
   for (const std::uint32_t links : {1u, 2u}) {
@@ -147,7 +147,7 @@ TEST_P(SurvivalTest, ACopyBuiltUnderLoadEqualsItsOriginal) {
   for (auto& [id, connection] : connections) connection->close();
 }
 
-TEST(Survival, ABackupThatIsSilentIsReportedAndNobodyWaitsForEver) {
+TEST(Survival, SilentReplicaIsReportedAndDelaysUpdatesOnlyBriefly) {
   ServerProcess silent(CrashPoint::kUpdated, 0);
   ServerOptions options = server_options();
   options.replica_timeout = 300ms;

@@ -9,7 +9,7 @@
 namespace trireme::ps {
 namespace {
 
-TEST(UnitSet, HoldsWhatAStandardSetHoldsInAsFewRunsAsCanBe) {
+TEST(UnitSet, MatchesStdSetWithTheFewestRuns) {
   RandomStream random(1);
   for (int round = 0; round < 100; ++round) {
     UnitSet units;
@@ -28,7 +28,7 @@ TEST(UnitSet, HoldsWhatAStandardSetHoldsInAsFewRunsAsCanBe) {
   }
 }
 
-TEST(UnitSet, RefusesRunsThatAreNone) {
+TEST(UnitSet, RefusesInvalidRuns) {
   EXPECT_NO_THROW(UnitSet({{0, 2}, {3, 1}}));
   EXPECT_THROW(UnitSet({{0, 0}}), Corrupt);
   EXPECT_THROW(UnitSet({{0, 2}, {2, 1}}), Corrupt);

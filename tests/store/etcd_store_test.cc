@@ -120,7 +120,7 @@ TEST(EtcdStore, ALeaderKnowsInTimeThatItsLeaseMayRunOut) {
   EXPECT_TRUE(eventually([&] { return !leader->leading(); }, 1s)) << "etcd could give the lead to another by now";
 }
 
-TEST(EtcdStore, SpeaksOfEachMemberThatFails) {
+TEST(EtcdStore, ErrorNamesEachFailedMember) {
   const EtcdLocation nobody{.members = {{.host = "127.0.0.1", .port = 1}, {.host = "127.0.0.1", .port = 2}}};
   const auto store = open_etcd_store(nobody, 200ms);
   EXPECT_FAILS(store->get("key"), IoError, "127.0.0.1:1 cannot be reached", "127.0.0.1:2 cannot be reached", "200 ms");

@@ -13,7 +13,7 @@
 namespace trireme::store {
 namespace {
 
-TEST(SqliteStore, IsAPlainPathToo) {
+TEST(SqliteStore, AcceptsAPlainPath) {
   const TempFolder folder;
   const auto path = folder / "job.db";
   open_store({.location = path.string()})->campaign({})->commit({{"key", "value"}});
@@ -28,7 +28,7 @@ TEST(SqliteStore, TermsGrowOverRestarts) {
   }
 }
 
-TEST(SqliteStore, RefusesFilesOfOthers) {
+TEST(SqliteStore, RefusesForeignFiles) {
   const TempFolder folder;
   const auto text = folder.write("notes.txt", std::string(5000, 'x'));
   EXPECT_FAILS(open_sqlite_store(text, 1s), Corrupt, "notes.txt", "not a store");
@@ -40,7 +40,7 @@ TEST(SqliteStore, RefusesFilesOfOthers) {
   EXPECT_FAILS(open_sqlite_store(folder / "missing/job.db", 1s), IoError, "missing/job.db", "cannot be opened");
 }
 
-TEST(SqliteStore, ALeaderWhoseFileIsReplacedEnds) {
+TEST(SqliteStore, ReplacedFileEndsTheLeadership) {
   const TempFolder folder;
   const auto leader = open_sqlite_store(folder / "job.db", 1s)->campaign({});
   leader->commit({{"key", "1"}});
@@ -49,7 +49,7 @@ TEST(SqliteStore, ALeaderWhoseFileIsReplacedEnds) {
   EXPECT_FALSE(leader->leading());
 }
 
-TEST(SqliteStore, AFileInUseIsWaitedForInVain) {
+TEST(SqliteStore, LockedFileIsATimeout) {
   const TempFolder folder;
   const auto store = open_sqlite_store(folder / "job.db", 100ms);
   const auto leader = store->campaign({});
@@ -63,7 +63,7 @@ TEST(SqliteStore, AFileInUseIsWaitedForInVain) {
   EXPECT_EQ(store->get("key"), "1");
 }
 
-TEST(SqliteStore, MayBeMadeByManyAtOnce) {
+TEST(SqliteStore, CanBeCreatedConcurrently) {
   const TempFolder folder;
   std::vector<std::jthread> openers;
   for (int i = 0; i < 8; ++i) {
@@ -71,7 +71,7 @@ TEST(SqliteStore, MayBeMadeByManyAtOnce) {
   }
 }
 
-TEST(SqliteStore, TellsWhatACommitTakes) {
+TEST(SqliteStore, RecordsTheTimePerCommit) {
   const TempFolder folder;
   const auto leader = open_sqlite_store(folder / "job.db", 5s)->campaign({});
   constexpr int kCommits = 200;

@@ -51,7 +51,7 @@ TEST(EtcdProcesses, AKilledLeaderIsReplacedWithinThreeSeconds) {
   expect_a_quick_successor([&] { return open_store({.location = etcd.location("job")}); });
 }
 
-TEST(EtcdProcesses, AStoppedLeaderNeverWritesBesideItsSuccessor) {
+TEST(EtcdProcesses, StoppedLeaderCannotWriteAfterItsSuccessor) {
   EtcdPlace place;
   const auto store = place.open();
   Process first([&](Talk& test) { lead_and_obey(*place.open(), {.ttl = 1s}, test); });

@@ -70,7 +70,7 @@ TEST_P(StoreContract, KeepsLargeValuesAndManyEntries) {
   EXPECT_EQ(store_->list("").size(), 101U);
 }
 
-TEST_P(StoreContract, RefusesWhatDoesNotFitIntoOneCommit) {
+TEST_P(StoreContract, RefusesTooLargeCommits) {
   const auto leader = lead(*store_, "a");
   Changes too_many;
   for (std::size_t i = 0; i <= kMostChanges; ++i) too_many[std::to_string(i)] = "";
@@ -81,7 +81,7 @@ TEST_P(StoreContract, RefusesWhatDoesNotFitIntoOneCommit) {
   leader->commit({{"key", std::string(kMostCommitBytes - 3, 'x')}});
 }
 
-TEST_P(StoreContract, ACommitIsSeenWholeByOthers) {
+TEST_P(StoreContract, CommitsAreAtomicForReaders) {
   const auto leader = lead(*store_, "a");
   leader->commit({{"pair/a", "0"}, {"pair/b", "0"}});
   std::atomic<bool> over = false;
@@ -98,7 +98,7 @@ TEST_P(StoreContract, ACommitIsSeenWholeByOthers) {
   EXPECT_EQ(other->get("pair/a"), "60");
 }
 
-TEST_P(StoreContract, OneLeadsAtATimeAndHandsOver) {
+TEST_P(StoreContract, HasOneLeaderAtATime) {
   const auto other = place_->open();
   EXPECT_FALSE(other->leader().has_value());
   const auto a = lead(*store_, "a");
@@ -138,7 +138,7 @@ TEST_P(StoreContract, ALeaderThatVanishesIsReplaced) {
   EXPECT_EQ(other->get("key"), "of a");
 }
 
-TEST_P(StoreContract, ADeposedLeaderCannotWrite) {
+TEST_P(StoreContract, FormerLeaderCannotWrite) {
   const auto other = place_->open();
   const auto a = lead(*store_, "a");
   a->commit({{"key", "of a"}});
@@ -184,7 +184,7 @@ TEST_P(StoreContract, ALeadershipMayOutliveItsStore) {
 
 INSTANTIATE_TEST_SUITE_P(Every, StoreContract, ::testing::ValuesIn(all_tenants()), tenant_name);
 
-TEST(OpenStore, SaysWhichLocationsThereAre) {
+TEST(OpenStore, UnknownLocationListsTheValidOnes) {
   EXPECT_NE(open_store({}), nullptr);
   EXPECT_FAILS(open_store({.location = ""}), InvalidArgument, "memory:", "sqlite:", "etcd://");
   EXPECT_FAILS(open_store({.location = "mysql://host/db"}), InvalidArgument, "'mysql://host/db' is not a store");
@@ -197,7 +197,7 @@ TEST(OpenStore, SaysWhichLocationsThereAre) {
 #endif
 }
 
-TEST(MemoryStore, CanBeOutOfReach) {
+TEST(MemoryStore, CanBeMadeUnreachable) {
   const auto space = std::make_shared<MemorySpace>();
   const auto store = open_memory_store(space);
   const auto leader = store->campaign({.candidate = {.name = "a"}});

@@ -51,7 +51,7 @@ TEST_F(BadInput, UnknownNamesAreAnsweredWithTheClosest) {
   refuse_train({"--device", "gpu"}, AllOf(HasSubstr("--device gpu"), HasSubstr("cuda")));
 }
 
-TEST_F(BadInput, NumbersThatCannotBe) {
+TEST_F(BadInput, InvalidNumbersAreRefused) {
   refuse_train({"--batch", "0"}, HasSubstr("--batch 0"));
   refuse_train({"--workers", "0"}, HasSubstr("--workers 0"));
   refuse_train({"--servers", "0"}, HasSubstr("--servers 0"));
@@ -78,7 +78,7 @@ TEST_F(BadInput, MissingData) {
   refuse({"train", "--data", "none.csv"}, HasSubstr("none.csv"));
 }
 
-TEST_F(BadInput, FoldersOfDataThatCannotBe) {
+TEST_F(BadInput, InvalidDataFoldersAreRefused) {
   refuse({"train", "--data-dir", "a,,b"}, AllOf(HasSubstr("--data-dir 'a,,b'"), HasSubstr("empty part")));
   refuse({"train", "--data-dir", "nowhere,neither"}, AllOf(HasSubstr("(1)"), HasSubstr("nowhere"), HasSubstr("(2)"),
                                                            HasSubstr("neither"), HasSubstr("--data synthetic")));
@@ -108,7 +108,7 @@ TEST_F(BadInput, AConfigFileWithATypo) {
   refuse_train({"--config", (folder_ / "none.toml").string()}, HasSubstr("none.toml"));
 }
 
-TEST_F(BadInput, ACommandOrFlagThatIsNotThere) {
+TEST_F(BadInput, UnknownCommandOrFlagIsRefused) {
   refuse({"trains"}, AllOf(HasSubstr("no command 'trains'"), HasSubstr("did you mean 'train'?")));
   refuse({}, HasSubstr("subcommand"));
   refuse_train({"--epocs", "3"}, HasSubstr("--epocs"));
@@ -163,7 +163,7 @@ TEST_F(BadInput, AnotherJobsSecretIsRefusedAndTheMasterLivesOn) {
   server.wait();
 }
 
-TEST_F(BadInput, WhatOnlyTheWorkersCanKnowIsToldAllTheSame) {
+TEST_F(BadInput, ErrorsOfWorkersReachTheUser) {
   const std::string table = folder_
                                 .write("table.csv",
                                        [] {

@@ -39,7 +39,7 @@ TEST_F(Chaos, KilledWorkersChangeNothing) {
   }
 }
 
-TEST_F(Chaos, AWorkerThatIsBackOnlyAfterTheEndIsNoFailure) {
+TEST_F(Chaos, WorkerThatReturnsOnlyAfterTheEndIsNoFailure) {
   const Outcome outcome = chaos({"--strategy", "allreduce", "-w", "2", "--steps", "60", "--step-ms", "20", "--every",
                                  "60", "--count", "1", "--fault-seed", "3", "--json"});  // at step 59
   EXPECT_EQ(outcome.status, 0) << outcome.out << outcome.err;

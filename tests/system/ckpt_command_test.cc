@@ -44,7 +44,7 @@ class CkptTest : public ::testing::Test {
   const TempFolder folder_;
 };
 
-TEST_F(CkptTest, ListsWhatIsThere) {
+TEST_F(CkptTest, ListsCheckpoints) {
   write("run", 10, 1, 0.9);
   write("run", 20, 2, 0.3);
   std::filesystem::create_directory(folder_ / "run/checkpoints/step-000000030");
@@ -71,7 +71,7 @@ TEST_F(CkptTest, ShowsMetaAndStatistics) {
   EXPECT_THAT(ckpt({"show", "run", "--quick"}).out, AllOf(HasSubstr("model/w"), ::testing::Not(HasSubstr("norm"))));
 }
 
-TEST_F(CkptTest, VerifySaysWhere) {
+TEST_F(CkptTest, VerifyNamesTheDamage) {
   write("run", 10, 1);
   EXPECT_EQ(ckpt({"verify", "run"}).status, 0);
   spoil("run/checkpoints/step-000000010/part-0-of-1.1.bin");

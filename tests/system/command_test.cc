@@ -30,7 +30,7 @@ std::vector<std::string> names_in(const std::filesystem::path& folder) {
   return names;
 }
 
-TEST(Help, IsThereForEveryCommand) {
+TEST(Help, IsAvailableForEveryCommand) {
   const TempFolder folder;
   const Outcome all = run_trireme(folder, {"--help"});
   EXPECT_EQ(all.status, 0);
@@ -44,14 +44,14 @@ TEST(Help, IsThereForEveryCommand) {
               AllOf(HasSubstr("Who takes part"), HasSubstr("--consistency"), HasSubstr("Example:")));
 }
 
-TEST(Version, IsToldInOneLine) {
+TEST(Version, IsOneLine) {
   const TempFolder folder;
   const Outcome outcome = run_trireme(folder, {"--version"});
   EXPECT_EQ(outcome.status, 0);
   EXPECT_THAT(outcome.out, ::testing::MatchesRegex("[0-9]+\\.[0-9]+\\.[0-9]+\n"));
 }
 
-TEST(Train, LeavesAWholeRunFolder) {
+TEST(Train, WritesACompleteRunFolder) {
   const TempFolder folder;
   const auto run = folder / "run";
   const Outcome outcome =
@@ -86,7 +86,7 @@ TEST(Train, LeavesAWholeRunFolder) {
               UnorderedElementsAre("master.log", "server-0.log", "server-1.log", "worker-0.log", "worker-1.log"));
 }
 
-TEST(Train, TellsAPersonWhatItDidAndWhatToTryNext) {
+TEST(Train, PrintsTheResultAndWhatToTryNext) {
   const TempFolder folder;
   const Outcome outcome =
       run_trireme(folder, {"train", "--data-dir", make_images(folder).string(), "--steps", "3", "--model", "mlp"});
@@ -95,7 +95,7 @@ TEST(Train, TellsAPersonWhatItDidAndWhatToTryNext) {
                                  HasSubstr("the run is in runs/"), HasSubstr("try next")));
 }
 
-TEST(Train, TakesItsFlagsFromAFileToo) {
+TEST(Train, ReadsFlagsFromAFile) {
   const TempFolder folder;
   folder.write("run.toml", "model = \"mlp\"\nbatch = 64\nsteps = 7\nworkers = 1\njson = true\ndata-dir = \"" +
                                make_images(folder).string() + "\"\n");
@@ -136,7 +136,7 @@ TEST(Train, ReadsAFileThatIsDamagedFromTheNextFolderAndSaysSo) {
   EXPECT_EQ(again.json().at("parameters_sha256"), plain.json().at("parameters_sha256"));
 }
 
-TEST(Train, OverwritesARunWhenTold) {
+TEST(Train, OverwritesARunWithTheFlag) {
   const TempFolder folder;
   const std::vector<std::string> flags{"train",     "--json", "--data-dir", make_images(folder).string(),
                                        "--model",   "mlp",    "--steps",    "2",
@@ -148,7 +148,7 @@ TEST(Train, OverwritesARunWhenTold) {
   EXPECT_EQ(run_trireme(folder, overwrite).status, 0);
 }
 
-TEST(Run, GivesTheProgramItsPlace) {
+TEST(Run, SetsTheEnvironmentOfTheProgram) {
   const TempFolder folder;
   const Outcome outcome = run_trireme(
       folder, {"run", "-w", "3", "-s", "2", "--out", "run", "--", "/bin/sh", "-c",

@@ -61,7 +61,7 @@ class Runs : public ::testing::Test {
   int runs_ = 0;
 };
 
-TEST_F(Runs, BspGivesTheSameBitsWhoeverComputes) {
+TEST_F(Runs, BspGivesTheSameBitsForAnyNumberOfWorkers) {
   const std::string alone = hash({"--workers", "1"});
   EXPECT_EQ(alone.size(), 64u);
   EXPECT_EQ(hash({"--workers", "2"}), alone);

@@ -102,7 +102,7 @@ TEST_F(Masters, AreKilledFiveTimesAndNoStepFails) {
   job_.expect_each_step_once();
 }
 
-TEST_F(Masters, OutliveEtcdAndThenTakeInAWorkerAgain) {
+TEST_F(Masters, SurviveAnEtcdOutageAndThenAdmitAWorker) {
   for (std::size_t member = 0; member < kEtcdMembers; ++member) etcd_.kill(member);
   ASSERT_TRUE(job_.advances(400));  // longer than any lease
   for (std::size_t member = 0; member < kEtcdMembers; ++member) etcd_.restart(member);
@@ -118,7 +118,7 @@ TEST_F(Masters, OutliveEtcdAndThenTakeInAWorkerAgain) {
   end();
 }
 
-TEST_F(Masters, AreFencedWhenTheyComeBack) {
+TEST_F(Masters, StoppedMasterIsFencedWhenItContinues) {
   const pid_t former = next_leader();
   ASSERT_GT(former, 0);
   masters_.at(former)->send(SIGSTOP);

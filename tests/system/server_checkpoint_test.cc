@@ -73,7 +73,7 @@ class ServerCheckpoint : public ::testing::Test {
   const std::filesystem::path run_ = folder_ / "run";
 };
 
-TEST_F(ServerCheckpoint, NoneIsLeftOutForAChiefThatOthersDoNotWaitFor) {
+TEST_F(ServerCheckpoint, IsNotSkippedForASlowChiefWithBackupWorkers) {
   const Outcome outcome = train({"--workers", "3", "--backup-workers", "1", "--slow", "0:3"});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_EQ(steps_saved(3), (std::vector<Step>{0, 10, 20, 30, 40, 45}));
@@ -89,7 +89,7 @@ TEST_F(ServerCheckpoint, AsynchronousWorkPausesForIt) {
   EXPECT_EQ(resumed.json().value("steps", 0), 50);
 }
 
-TEST_F(ServerCheckpoint, TheLastIsMadeAgainIfAServerDiesBeforeItsPartIsThere) {
+TEST_F(ServerCheckpoint, LastOneIsRepeatedIfAServerDiesBeforeWritingItsPart) {
   Flags flags = train_flags({"--workers", "2", "--checkpoint-rate", "4mbit"});
   Program job(folder_, trireme(flags));
   const pid_t server = wait_for_member(job.pid(), "server", 1, run_, "shards_held");
@@ -106,7 +106,7 @@ TEST_F(ServerCheckpoint, TheLastIsMadeAgainIfAServerDiesBeforeItsPartIsThere) {
   EXPECT_THAT(log("worker-0"), HasEvent("view_entered"));
 }
 
-TEST_F(ServerCheckpoint, OfServersThatWereToldNoFolderIsTheChiefs) {
+TEST_F(ServerCheckpoint, ChiefWritesForServersWithoutAFolder) {
   observe::RunFolder::create({.path = run_});
   const std::string secret = random_hex(32);
   const auto announced = run_ / "master.json";

@@ -24,7 +24,7 @@ class ServerSurvival : public DisturbedJob {
   }
 };
 
-TEST_F(ServerSurvival, OfEveryRoleInTurn) {
+TEST_F(ServerSurvival, ContinuesAfterEveryRoleIsKilledInTurn) {
   if (!store::sqlite_store_available()) GTEST_SKIP() << "built without SQLite";
   Program job(folder_, trireme(flags("run", "3", "5", {"--servers", "2"})));
   ASSERT_TRUE(reaches_view("run", 1));
@@ -39,7 +39,7 @@ TEST_F(ServerSurvival, OfEveryRoleInTurn) {
   expect_undisturbed(stopped(job));
 }
 
-TEST_F(ServerSurvival, OfTheOnlyServerFromACheckpoint) {
+TEST_F(ServerSurvival, OnlyServerKilled_ResumesFromACheckpoint) {
   Program job(folder_, trireme(flags("run", "2")));
   ASSERT_TRUE(logs("run", {"checkpoint_written", {{"step", 200}}}, "worker-0"));
   ASSERT_TRUE(killed_and_replaced(job, "run", "server", 0));
@@ -48,14 +48,14 @@ TEST_F(ServerSurvival, OfTheOnlyServerFromACheckpoint) {
   EXPECT_THAT(log("run", "worker-0"), HasEvent("resumed_from_checkpoint"));
 }
 
-TEST_F(ServerSurvival, OfTheOnlyServerBeforeTheFirstCheckpoint) {
+TEST_F(ServerSurvival, OnlyServerKilledBeforeTheFirstCheckpoint_Continues) {
   Program job(folder_, trireme(flags("run", "2")));
   ASSERT_GT(worker(job, 1), 0) << job.err();
   ASSERT_TRUE(killed_and_replaced(job, "run", "server", 0));
   expect_undisturbed(stopped(job));
 }
 
-TEST_F(ServerSurvival, OfAServerAndTheMasterAtOnce) {
+TEST_F(ServerSurvival, ContinuesAfterAServerAndTheMasterAreKilledTogether) {
   if (!store::sqlite_store_available()) GTEST_SKIP() << "built without SQLite";
   Program job(folder_, trireme(flags("run", "2", "5", {"--servers", "2"})));
   ASSERT_GT(worker(job, 1), 0) << job.err();
@@ -65,7 +65,7 @@ TEST_F(ServerSurvival, OfAServerAndTheMasterAtOnce) {
   expect_undisturbed(stopped(job));
 }
 
-TEST_F(ServerSurvival, OfAMasterThatIsStoppedForAWhile) {
+TEST_F(ServerSurvival, ContinuesAfterTheMasterIsSuspended) {
   if (!store::sqlite_store_available()) GTEST_SKIP() << "built without SQLite";
   Program job(folder_, trireme(flags("run", "2", "5", {"--servers", "2", "--trace-steps"})));
   ASSERT_GT(worker(job, 1), 0) << job.err();
@@ -82,7 +82,7 @@ TEST_F(ServerSurvival, OfAMasterThatIsStoppedForAWhile) {
   expect_undisturbed(stopped(job));
 }
 
-TEST_F(ServerSurvival, OfAServerThatIsStoppedForAWhile) {
+TEST_F(ServerSurvival, ContinuesAfterAServerIsSuspended) {
   Program job(folder_, trireme(flags("run", "2", "5", {"--servers", "2"})));
   ASSERT_GT(worker(job, 1), 0) << job.err();
   const pid_t victim = server(job, 1);
@@ -97,7 +97,7 @@ TEST_F(ServerSurvival, OfAServerThatIsStoppedForAWhile) {
   expect_undisturbed(stopped(job));
 }
 
-TEST_F(ServerSurvival, OfAnyNumberOfServers) {
+TEST_F(ServerSurvival, ScalesServersUpAndDown) {
   Program job(folder_, trireme(flags("run", "2", "5", {"--servers", "2"})));
   ASSERT_GT(worker(job, 1), 0) << job.err();
   ASSERT_TRUE(scale("run", {"--servers", "3"}));
@@ -111,7 +111,7 @@ TEST_F(ServerSurvival, OfAnyNumberOfServers) {
   EXPECT_THAT(master_log("run"), Not(HasEvent("shards_lost")));
 }
 
-TEST_F(ServerSurvival, OfAnyNumberOfWorkers) {
+TEST_F(ServerSurvival, ScalesWorkersUpAndDown) {
   Program job(folder_, trireme(flags("run", "2")));
   ASSERT_GT(worker(job, 1), 0) << job.err();
   for (const char* workers : {"4", "1", "3"}) {
@@ -121,7 +121,7 @@ TEST_F(ServerSurvival, OfAnyNumberOfWorkers) {
   expect_undisturbed(stopped(job));
 }
 
-TEST_F(ServerSurvival, OfTheDeathOfEverybody) {
+TEST_F(ServerSurvival, ResumesAfterAllProcessesAreKilled) {
   {
     Program job(folder_, trireme(flags("run", "2", "5", {"--servers", "2"})));
     ASSERT_TRUE(logs("run", {"checkpoint_written", {{"step", 400}}}, "worker-0"));

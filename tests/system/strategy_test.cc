@@ -46,7 +46,7 @@ class Strategies : public ::testing::Test {
   const std::filesystem::path images_ = make_images(folder_);
 };
 
-TEST_F(Strategies, AllReduceGivesTheBitsOfServersWhoeverComputes) {
+TEST_F(Strategies, AllReduceGivesTheBitsOfServersForAnyNumberOfWorkers) {
   const std::string servers = hash({"--strategy", "ps", "--workers", "2"});
   EXPECT_EQ(servers.size(), 64u);
   for (const std::string transport : {"shm", "tcp"}) {
@@ -57,7 +57,7 @@ TEST_F(Strategies, AllReduceGivesTheBitsOfServersWhoeverComputes) {
   }
 }
 
-TEST_F(Strategies, AllReduceOverTlsToo) {
+TEST_F(Strategies, AllReduceWorksOverTls) {
   EXPECT_EQ(hash({"--strategy", "allreduce", "--workers", "2", "--transport", "tls"}),
             hash({"--strategy", "allreduce", "--workers", "1"}));
 }
@@ -68,7 +68,7 @@ TEST_F(Strategies, CentralIsBspOnOneServer) {
   EXPECT_EQ(central.value("parameters_sha256", ""), hash({"--workers", "2"}));
 }
 
-TEST_F(Strategies, TheResultSaysWhichAndHowMuchItMoved) {
+TEST_F(Strategies, ResultNamesTheStrategyAndItsTraffic) {
   const auto reduced = result({"--strategy", "allreduce", "--workers", "2", "--out", "reduced"});
   EXPECT_EQ(reduced.value("strategy", ""), "allreduce");
   EXPECT_GT(reduced.value("wire_bytes", 0), 50 * 61706 * 4 / 2);
@@ -89,27 +89,27 @@ TEST_F(Strategies, TheResultSaysWhichAndHowMuchItMoved) {
   EXPECT_THAT(config, AllOf(HasSubstr("strategy=\"allreduce\""), HasSubstr("servers=0")));
 }
 
-TEST_F(Strategies, ARunsOwnFileRunsAgain) {
+TEST_F(Strategies, ConfigOfARunReproducesIt) {
   const std::string once = hash({"--strategy", "allreduce", "--workers", "2", "--out", "one"});
   const Outcome again = run_trireme(folder_, {"train", "--config", "one/config.toml", "--out", "two"});
   EXPECT_EQ(again.status, 0) << again.err;
   EXPECT_EQ(again.json().value("parameters_sha256", ""), once);
 }
 
-TEST_F(Strategies, TellsAPersonWithoutSpeakingOfServers) {
+TEST_F(Strategies, OutputOfAllReduceMentionsNoServers) {
   const Outcome outcome = train({"--strategy", "allreduce", "--steps", "3", "--model", "mlp"});
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("with 2 workers, allreduce"), HasSubstr("strategy allreduce, "),
                                  HasSubstr("MiB moved"), HasSubstr("after 3 steps")));
 }
 
-TEST_F(Strategies, AccumulatingGivesTheSameBitsWhoeverComputes) {
+TEST_F(Strategies, AccumulatingGivesTheSameBitsForAnyNumberOfWorkers) {
   const std::string alone = hash({"--strategy", "allreduce", "--workers", "1", "--accumulate", "3"});
   EXPECT_EQ(hash({"--strategy", "allreduce", "--workers", "4", "--accumulate", "3"}), alone);
   EXPECT_EQ(hash({"--strategy", "ps", "--workers", "2", "--accumulate", "3"}), alone);
 }
 
-TEST_F(Strategies, WhatDoesNotFitIsRefusedBeforeAnythingStarts) {
+TEST_F(Strategies, InvalidCombinationsAreRefusedBeforeTheStart) {
   refuse({"--strategy", "allreduse"}, AllOf(HasSubstr("'allreduse'"), HasSubstr("did you mean 'allreduce'")));
   refuse({"--strategy", "local-sgd"}, HasSubstr("local-sgd:16"));
   refuse({"--strategy", "allreduce", "--consistency", "bsp"}, AllOf(HasSubstr("--consistency"), HasSubstr("ps")));
@@ -146,7 +146,7 @@ class LongAllReduce : public ::testing::TestWithParam<const char*> {
   LongJob long_{{"--strategy", "allreduce", "--transport", GetParam()}};
 };
 
-TEST_P(LongAllReduce, GoesOnWhenAWorkerIsKilled) {
+TEST_P(LongAllReduce, ContinuesWhenAWorkerIsKilled) {
   ::kill(long_.worker, SIGKILL);
   const auto log = long_.run / "logs" / "worker-1.log";
   EXPECT_TRUE(eventually([&] {

@@ -22,13 +22,13 @@ class SuddenDeath : public ::testing::Test {
   pid_t server_ = 0;
 };
 
-TEST_F(SuddenDeath, LeavesNothingWhenTheLauncherIsKilled) {
+TEST_F(SuddenDeath, KilledLauncherLeavesNothing) {
   long_.job.send(SIGKILL);
   long_.job.wait();
   long_.expect_nothing_left();
 }
 
-TEST_F(SuddenDeath, ButAskedToStopItSavesTheModel) {
+TEST_F(SuddenDeath, OneSignalSavesTheModel) {
   long_.job.send(SIGINT);
   const Outcome outcome = long_.job.wait();
   EXPECT_EQ(outcome.status, 0) << outcome.err;
@@ -40,7 +40,7 @@ TEST_F(SuddenDeath, ButAskedToStopItSavesTheModel) {
   long_.expect_nothing_left();
 }
 
-TEST_F(SuddenDeath, EndsAtOnceWhenAskedTwice) {
+TEST_F(SuddenDeath, TwoSignalsEndAtOnce) {
   ::kill(long_.worker, SIGSTOP);  // so that a polite end would take its time
   const auto gone = [&] {
     long_.job.send(SIGINT);  // signals close together count as one

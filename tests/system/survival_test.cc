@@ -21,7 +21,7 @@ class Survival : public DisturbedJob {
   Survival() : DisturbedJob({"--strategy", "allreduce", "--checkpoint-every", "200"}) {}
 };
 
-TEST_F(Survival, OfWorkersThatAreKilledOneAfterTheOther) {
+TEST_F(Survival, ContinuesAfterWorkersAreKilledInTurn) {
   Program job(folder_, trireme(flags("run", "4")));
   ASSERT_TRUE(reaches_view("run", 1));
   int view = 1;
@@ -36,7 +36,7 @@ TEST_F(Survival, OfWorkersThatAreKilledOneAfterTheOther) {
   expect_undisturbed(stopped(job));
 }
 
-TEST_F(Survival, OfAWorkerThatIsStoppedForAWhile) {
+TEST_F(Survival, ContinuesAfterAWorkerIsSuspended) {
   Program job(folder_, trireme(flags("run", "2")));
   const pid_t worker = member(job, "run", 1, "group_formed");
   ASSERT_GT(worker, 0) << job.err();
@@ -50,7 +50,7 @@ TEST_F(Survival, OfAWorkerThatIsStoppedForAWhile) {
   expect_undisturbed(stopped(job));
 }
 
-TEST_F(Survival, OfAnyNumberOfWorkers) {
+TEST_F(Survival, ScalesWorkersUpAndDown) {
   Program job(folder_, trireme(flags("run", "2")));
   ASSERT_TRUE(reaches_view("run", 1));
   ASSERT_GT(member(job, "run", 0, "group_formed"), 0);
@@ -61,7 +61,7 @@ TEST_F(Survival, OfAnyNumberOfWorkers) {
   expect_undisturbed(stopped(job));
 }
 
-TEST_F(Survival, NewcomersFollowWhileTheOthersTrain) {
+TEST_F(Survival, LearnersCatchUpWhileTheOthersTrain) {
   // A link on which the state takes several steps.
   Program job(folder_, trireme(flags("run", "2", "5", {"--throttle", "200mbit"})));
   ASSERT_GT(member(job, "run", 1, "group_formed"), 0);
@@ -79,7 +79,7 @@ TEST_F(Survival, NewcomersFollowWhileTheOthersTrain) {
   expect_undisturbed(job.wait());
 }
 
-TEST_F(Survival, OfTheMastersDeath) {
+TEST_F(Survival, ContinuesAfterTheMasterIsKilled) {
   if (!store::sqlite_store_available()) GTEST_SKIP() << "built without SQLite";
   Program job(folder_, trireme(flags("run", "2")));
   ASSERT_GT(member(job, "run", 1, "group_formed"), 0);
@@ -92,7 +92,7 @@ TEST_F(Survival, OfTheMastersDeath) {
   expect_undisturbed(stopped(job));
 }
 
-TEST_F(Survival, OfTheDeathOfEverybody) {
+TEST_F(Survival, ResumesAfterAllProcessesAreKilled) {
   for (const std::size_t checkpoints : {1, 2}) {
     const std::string run = "run" + std::to_string(checkpoints);
     {
@@ -110,7 +110,7 @@ TEST_F(Survival, OfTheDeathOfEverybody) {
   }
 }
 
-TEST_F(Survival, AskedToStopItLeavesACompleteCheckpoint) {
+TEST_F(Survival, StopLeavesACompleteCheckpoint) {
   Program job(folder_, trireme(flags("run", "2")));
   ASSERT_GT(member(job, "run", 1, "group_formed"), 0);
   const std::vector<pid_t> all = descendants(job.pid());
@@ -124,7 +124,7 @@ TEST_F(Survival, AskedToStopItLeavesACompleteCheckpoint) {
   EXPECT_EQ(run_trireme(folder_, {"ckpt", "verify", newest->string()}).status, 0);
 }
 
-TEST_F(Survival, ButNotBelowTheMinimumForLong) {
+TEST_F(Survival, FailsBelowTheMinimumAfterTheTimeout) {
   Flags few = flags("run", "2:2");
   few.insert(few.end(), {"--restarts", "0", "--wait-for-workers", "1"});
   Program job(folder_, trireme(few));
@@ -136,7 +136,7 @@ TEST_F(Survival, ButNotBelowTheMinimumForLong) {
   EXPECT_THAT(outcome.err, HasSubstr("1 of at least 2 workers"));
 }
 
-TEST_F(Survival, OfASlowWorkerWhoseLanesMoveToTheOthers) {
+TEST_F(Survival, BalanceMovesLanesAwayFromASlowWorker) {
   lanes_ = "16";
   Program job(folder_, trireme(flags("run", "4", "0", {"--slow", "1:8", "--balance"})));
   ASSERT_TRUE(logs("run", {"view_formed", {{"rebalanced", true}}}));

@@ -49,7 +49,7 @@ TEST(BestCheckpoint, TheLowestCanBeTheBest) {
   EXPECT_EQ(first_weight(best.path()), 3);
 }
 
-TEST(SaveBest, FollowsTheEvaluationsOfATraining) {
+TEST(SaveBest, SavesTheBestEvaluationOfATraining) {
   /// Remembers the weights at the evaluation with the lowest loss.
   class Witness final : public Callback {
    public:

@@ -89,7 +89,7 @@ class TorchArchiveTest : public ::testing::Test {
   const std::string file_ = (folder_ / "model.pt").string();
 };
 
-TEST_F(TorchArchiveTest, TorchLoadsWhatWasExported) {
+TEST_F(TorchArchiveTest, ExportedFileIsLoadedByTorch) {
   const models::LeNet trained(kImage, 10);
   const auto report = export_torch_archive(write_checkpoint(folder_ / "checkpoints", *trained), file_);
   EXPECT_EQ(report.tensors, 10u);
@@ -107,7 +107,7 @@ TEST_F(TorchArchiveTest, TorchLoadsWhatWasExported) {
   EXPECT_EQ(archive.keys().size(), 5u) << "nothing of the optimizer";
 }
 
-TEST_F(TorchArchiveTest, AlsoIntoAnOddModule) {
+TEST_F(TorchArchiveTest, ExportedFileIsLoadedIntoAnUnusualModule) {
   const OddNet trained;
   export_torch_archive(write_checkpoint(folder_ / "checkpoints", *trained), file_);
   OddNet fresh;
@@ -115,7 +115,7 @@ TEST_F(TorchArchiveTest, AlsoIntoAnOddModule) {
   expect_same(*fresh, *trained);
 }
 
-TEST_F(TorchArchiveTest, TheTrainersCheckpointTellsOfModulesWithoutTensors) {
+TEST_F(TorchArchiveTest, CheckpointOfTheTrainerRecordsModulesWithoutTensors) {
   const auto make = [] {
     return torch::nn::Sequential(torch::nn::Linear(2, 8), torch::nn::BatchNorm1d(8), torch::nn::Dropout(0.5),
                                  torch::nn::Linear(8, 2));
@@ -132,7 +132,7 @@ TEST_F(TorchArchiveTest, TheTrainersCheckpointTellsOfModulesWithoutTensors) {
   expect_same(*fresh, *trained);
 }
 
-TEST_F(TorchArchiveTest, WhatTorchSavedIsImportedAndCanBeExportedAgain) {
+TEST_F(TorchArchiveTest, FileOfTorchSaveIsImportedAndExportedAgain) {
   const OddNet trained;
   torch::save(trained, file_);
   import_torch_archive(file_, folder_ / "checkpoints");
@@ -149,7 +149,7 @@ TEST_F(TorchArchiveTest, WhatTorchSavedIsImportedAndCanBeExportedAgain) {
   expect_same(*fresh, *trained);
 }
 
-TEST_F(TorchArchiveTest, EveryElementTypeComesBack) {
+TEST_F(TorchArchiveTest, EveryElementTypeRoundTrips) {
   TorchArchive archive;
   for (const DType dtype : {DType::kF32, DType::kF64, DType::kF16, DType::kBF16, DType::kI8, DType::kU8, DType::kI16,
                             DType::kI32, DType::kI64, DType::kBool}) {
@@ -180,7 +180,7 @@ TEST_F(TorchArchiveTest, NamesThatAnArchiveCannotHold) {
   EXPECT_EQ(read_torch_archive(file_).tensors.size(), 3u);
 }
 
-TEST_F(TorchArchiveTest, WhatIsNoArchiveIsRefused) {
+TEST_F(TorchArchiveTest, RefusesFilesThatAreNotArchives) {
   EXPECT_THAT(problem_with(""), ::testing::HasSubstr("damaged"));
   EXPECT_THAT(problem_with("garbage"), ::testing::HasSubstr("bad.pt is damaged, or was not written by torch::save"));
   EXPECT_THAT(problem_with(std::string(100'000, 'x')), ::testing::HasSubstr("damaged"));

@@ -108,7 +108,7 @@ TEST_P(UpdateRuleTwin, EqualsTorchAfterAHundredSteps) {
 
 INSTANTIATE_TEST_SUITE_P(WeightDecay, UpdateRuleTwin, ::testing::Values(0.0, 0.01));
 
-TEST(UpdateRuleTwins, TheTestCanTellRulesApart) {
+TEST(UpdateRuleTwins, ComparisonDetectsADifferentRule) {
   for (Twin twin : twins(0.01)) {
     twin.config.l2 = 0.02;
     EXPECT_GT(largest_difference(twin, 100), 1e-6) << twin.name;

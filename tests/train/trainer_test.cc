@@ -28,7 +28,7 @@ class Witness final : public Callback {
   int ends = 0;
 };
 
-TEST(Trainer, LearnsAndLeavesItsFiles) {
+TEST(Trainer, TrainsAndWritesItsFiles) {
   AloneJob job;
   const auto witness = std::make_shared<Witness>();
   const Model model = make_linear();
@@ -49,7 +49,7 @@ TEST(Trainer, LearnsAndLeavesItsFiles) {
             result.parameters_sha256);
 }
 
-TEST(Trainer, TheModelIsTheUsersAgainWhenTheJobIsGone) {
+TEST(Trainer, ModelStaysUsableAfterTheJob) {
   const Model model = make_linear();
   const torch::Tensor held = model.module->parameters()[0];
   TrainResult result;
@@ -86,7 +86,7 @@ TEST(Trainer, StepsCanEndInTheMiddleOfAnEpochOrGoOverSeveral) {
   }
 }
 
-TEST(Trainer, AsynchronousModesDoAllTheWorkToo) {
+TEST(Trainer, AsynchronousModesDoAllTheWork) {
   for (const auto mode : {ps::Consistency::Mode::kSsp, ps::Consistency::Mode::kAsp}) {
     AloneJob job;
     const TrainResult result =
@@ -99,7 +99,7 @@ TEST(Trainer, AsynchronousModesDoAllTheWorkToo) {
   }
 }
 
-TEST(Trainer, AParameterWithoutGradientAndAFrozenOneStayAsTheyAre) {
+TEST(Trainer, UnusedAndFrozenParametersDoNotChange) {
   struct Net : torch::nn::Module {
     torch::nn::Linear used = register_module("used", torch::nn::Linear(2, 2));
     torch::nn::Linear unused = register_module("unused", torch::nn::Linear(2, 2));
@@ -186,7 +186,7 @@ TEST(Trainer, StopsAtALossThatIsNotFinite) {
                InvalidArgument, "nan at step 3, lane 2");
 }
 
-TEST(Trainer, AnExceptionOfTheUsersOwnCodeComesOut) {
+TEST(Trainer, ExceptionOfTheUsersCodeIsRethrown) {
   AloneJob job;
   TrainOptions options{.batch = 20, .steps = 50};
   options.loss = [](const torch::Tensor&, const torch::Tensor&) -> torch::Tensor {
@@ -214,7 +214,7 @@ TEST(Trainer, RefusesMoreLanesThanSamplesAndAModelWithoutParameters) {
                "no parameters");
 }
 
-TEST(Evaluate, IsTheMeanOverAllSamplesWhateverTheBatch) {
+TEST(Evaluate, IsTheMeanOverAllSamplesForAnyBatchSize) {
   data::MemoryDataset::Content content{.name = "logits", .shape = {2}, .classes = 2, .features = {}, .labels = {}};
   for (int i = 0; i < 1003; ++i) {  // every third sample is labelled wrongly
     content.features.insert(content.features.end(), {2.0f, 0.0f});

@@ -175,7 +175,7 @@ class Bench {
 
   std::string sizes() const { return fmt::format("{}", fmt::join(options_.bytes, ",")); }
 
-  /// Keeps each row, or its better one if it was measured before. `impl` renames what they say.
+  /// Keeps each row, or the better one if it was measured before. `impl` replaces the name of the implementation.
   void add_rows(const std::string& text, const std::string& impl = "") {
     std::istringstream lines(text);
     for (std::string line; std::getline(lines, line);) {
@@ -256,13 +256,13 @@ class Bench {
     return table;
   }
 
-  /// What is promised.
+  /// Our targets.
   std::vector<observe::BenchTarget> targets() const {
     std::vector<observe::BenchTarget> result;
     const auto promise = [&](double required, unsigned ranks, std::size_t bytes, const std::string& transport,
                              const std::string& peer) {
       const double measured = ratio("trireme", transport, peer, peer == "gloo" ? "tcp" : transport, ranks, bytes);
-      if (measured != measured) return;  // not among what was asked for
+      if (measured != measured) return;  // was not asked for
       result.push_back(
           {.what = fmt::format("{} ranks, {} over {}: x {}", ranks, observe::as_size(bytes), transport, peer),
            .bound = observe::BenchTarget::Bound::kAtLeast,

@@ -32,7 +32,7 @@ constexpr std::uint64_t kTensors = 64;
 
 double seconds_since(Clock::time_point began) { return seconds(Clock::now() - began); }
 
-/// A folder of our own that goes with all that is in it.
+/// A folder of our own that is removed with everything in it.
 class Workplace {
  public:
   explicit Workplace(const std::filesystem::path& within) : path_(within / ("trireme-bench-" + random_hex(6))) {
@@ -91,7 +91,7 @@ class Bench {
         bytes_((options.bytes + kMiB - 1) / kMiB * kMiB),
         place_(options.folder),
         state_(bytes_) {
-    RandomStream random(1);  // not zeros: some disks are clever about them
+    RandomStream random(1);  // not zeros: some disks compress them
     for (std::uint64_t i = 0; i + 8 <= bytes_; i += 8) store_le(MutableBytes(state_).subspan(i), random.next());
     for (std::uint64_t i = 0; i < kTensors; ++i) {
       const std::uint64_t size = bytes_ / kTensors;
@@ -131,7 +131,7 @@ class Bench {
   }
 
  private:
-  /// One line that is written over at a terminal, many lines in a log.
+  /// On a terminal one line that is overwritten, in a log many lines.
   static void progress(const std::string& what) {
     const bool terminal = ::isatty(STDERR_FILENO) == 1;
     fmt::print(stderr, "{}bench checkpoint: {}{}", terminal ? "\r\33[K" : "", what, terminal ? "" : "\n");
@@ -143,7 +143,7 @@ class Bench {
     std::vector<std::byte> to(std::min<std::uint64_t>(bytes_, 100 * kMiB), std::byte{1});
     const auto began = Clock::now();
     std::memcpy(to.data(), state_.data(), to.size());
-    asm volatile("" : : "r"(to.data()) : "memory");  // somebody could look at it
+    asm volatile("" : : "r"(to.data()) : "memory");  // keeps the compiler from dropping the copy
     return seconds_since(began) * static_cast<double>(bytes_) / static_cast<double>(to.size());
   }
 
@@ -170,7 +170,7 @@ class Bench {
       return observe::median(std::move(values));
     };
     const double first = results.front().pause;
-    if (results.size() > 1) results.front().pause = results.back().pause;  // told by itself
+    if (results.size() > 1) results.front().pause = results.back().pause;  // it is reported separately
     const double pause = middle(&Round::pause);
     report_.tables[0].rows.push_back({{"parts", parts},
                                       {"first_pause_ms", first * 1e3},

@@ -13,10 +13,10 @@ struct BenchCheckpointOptions {
 };
 
 /// Measures checkpoints on the disk of `options.folder` and prints the result to standard output: how long training
-/// stands still, how fast the state gets to the disk beside `dd … bs=1M conv=fdatasync` of the same size in the same
-/// run, taking turns, and how fast it comes back, from the disk and from the page cache; with one writer and with two.
-/// Needs twice `options.bytes` of memory. What it writes is removed. Progress goes to standard error. Returns 0, or 1
-/// after a message if something failed; a target that is missed is a result, not a failure.
+/// pauses, how fast the state gets to the disk beside `dd … bs=1M conv=fdatasync` of the same size in the same run,
+/// taking turns, and how fast it comes back, from the disk and from the page cache; with one writer and with two. Needs
+/// twice `options.bytes` of memory. What it writes is removed. Progress goes to standard error. Returns 0, or 1 after a
+/// message if something failed; a target that is missed is a result, not a failure.
 int bench_checkpoint(const BenchCheckpointOptions& options);
 
 }  // namespace trireme::cli

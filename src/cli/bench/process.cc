@@ -18,14 +18,14 @@
 namespace trireme::cli {
 namespace {
 
-constexpr auto kSilence = std::chrono::milliseconds(60s);  // a process of ours that says nothing for so long hangs
+constexpr auto kSilence = std::chrono::milliseconds(60s);  // a process of ours that is silent for this long hangs
 constexpr std::size_t kLargestMessage = 64u << 10;
 
 /// The child's whole life.
 [[noreturn]] void run_child(pid_t parent, FileDescriptor socket, const std::function<void(const BenchLink&)>& work) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(1);  // it died before we asked
-  constexpr int kOnly = 3;                // besides the standard ones; our siblings' sockets are not ours
+  constexpr int kOnly = 3;                // besides the standard descriptors; closes the sockets of other children
   ::dup2(socket.release(), kOnly);
   ::close_range(kOnly + 1, ~0u, 0);
   const BenchLink link{FileDescriptor(kOnly)};
@@ -53,7 +53,7 @@ std::optional<observe::Json> BenchLink::receive() const {
     ready = ::poll(&waiting, 1, static_cast<int>(kSilence.count()));
   } while (ready < 0 && errno == EINTR);
   if (ready == 0) {
-    fail<Timeout>("a process of the benchmark said nothing for {} ms: the machine may be overloaded", kSilence.count());
+    fail<Timeout>("a process of the benchmark was silent for {} ms: the machine may be overloaded", kSilence.count());
   }
   std::string text(kLargestMessage, '\0');
   const auto bytes = ::recv(socket_.get(), text.data(), text.size(), 0);
@@ -68,7 +68,7 @@ BenchProcess::BenchProcess(std::string name, const std::function<void(const Benc
   link_.emplace(FileDescriptor(ends[0]));
   FileDescriptor theirs(ends[1]);
   const pid_t parent = ::getpid();
-  std::fflush(nullptr);  // or what is buffered would be written by both
+  std::fflush(nullptr);  // otherwise both processes would write what is buffered
   pid_ = ::fork();
   if (pid_ < 0) fail_errno(fmt::format("cannot start {}", name_));
   if (pid_ == 0) run_child(parent, std::move(theirs), work);

@@ -11,28 +11,28 @@
 
 namespace trireme::cli {
 
-// The processes of a benchmark: forked, connected to us by one socket each, gone when we are.
+// The processes of a benchmark: forked, connected to us by one socket each, killed when we end.
 
-/// One end of the socket between this process and one it forked: JSON values, one per message. One thread at a time.
+/// One end of the socket between this process and one it forked: JSON values, one per message. Not thread-safe.
 class BenchLink {
  public:
   explicit BenchLink(FileDescriptor socket) : socket_(std::move(socket)) {}
 
-  /// Never fails: should the other side be gone, `receive` tells.
+  /// Never fails: if the other side is gone, `receive` says so.
   void send(const observe::Json& message) const;
 
-  /// The next message; nothing when the other side is gone. Throws Timeout after a minute of silence.
+  /// Returns the next message; nullopt when the other side is gone. Throws Timeout after a minute of silence.
   std::optional<observe::Json> receive() const;
 
  private:
   FileDescriptor socket_;
 };
 
-/// A forked process that runs one function and ends. Killed, if need be, and reaped by the destructor; killed by the
+/// A forked process that runs one function and ends. Killed, if necessary, and reaped by the destructor; killed by the
 /// kernel when the thread that forked it ends.
 class BenchProcess {
  public:
-  /// Forks: the calling process must have no other threads. `work` runs over there; what it throws comes out of our
+  /// Forks: the calling process must have no other threads. `work` runs in the child; what it throws is rethrown by our
   /// `receive`. `name` is for messages: "worker 1". Throws IoError.
   BenchProcess(std::string name, const std::function<void(const BenchLink&)>& work);
 

@@ -32,7 +32,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kLargeBytes = 100 * kMiB;  // beyond any cache
 
-/// The most that a process had resident so far.
+/// Returns the largest resident size of a process so far.
 std::uint64_t peak_resident_bytes(pid_t pid) {
   std::ifstream status(fmt::format("/proc/{}/status", pid));
   for (std::string line; std::getline(status, line);) {
@@ -78,14 +78,14 @@ double memcpy_gbps(const Effort& effort) {
     std::vector<std::byte> to(kLargeBytes, std::byte{2});
     link.send(time_median(effort, [&] {
       std::memcpy(to.data(), from.data(), kLargeBytes);
-      asm volatile("" : : "r"(to.data()) : "memory");  // somebody could look at it
+      asm volatile("" : : "r"(to.data()) : "memory");  // keeps the compiler from dropping the copy
     }));
     link.receive();
   });
   return gigabytes_per_second(kLargeBytes, child.receive().get<double>());
 }
 
-/// Takes streams of kLargeBytes into memory, each answered by one byte.
+/// Receives streams of kLargeBytes, and answers each with one byte.
 void receive_streams(const BenchLink& link) {
   const FileDescriptor listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{.sin_family = AF_INET, .sin_port = 0, .sin_addr = {htonl(INADDR_LOOPBACK)}, .sin_zero = {}};
@@ -162,7 +162,7 @@ void serve(const BenchLink& link, Rank rank, const std::string& secret) {
        .rank = rank,
        .compute_threads = ps::default_compute_threads()});
   link.send(nlohmann::json(server.address()));
-  link.receive();  // until the parent has no more use for us
+  link.receive();  // until the parent is done
 }
 
 /// A worker that does what the parent says: {"op", "effort"} is prepared and, after a second message that all workers
@@ -243,7 +243,7 @@ class Job {
     return peak;
   }
 
-  /// The most that a worker grew by since before it had parameters.
+  /// Returns the largest growth of a worker since before it had parameters.
   std::uint64_t worker_growth_bytes() const {
     std::uint64_t most = 0;
     for (std::size_t i = 0; i < workers_.size(); ++i) {
@@ -255,7 +255,7 @@ class Job {
  private:
   JobShape shape_;
   std::vector<std::unique_ptr<BenchProcess>> servers_;
-  std::vector<std::unique_ptr<BenchProcess>> workers_;  // they go first
+  std::vector<std::unique_ptr<BenchProcess>> workers_;  // destroyed first
   std::vector<std::uint64_t> resident_before_;          // by worker
 };
 
@@ -334,7 +334,7 @@ class Bench {
  private:
   Effort effort(Clock::duration time) const { return {.time = time / speed_, .least = 3}; }
 
-  /// One line that is written over at a terminal, many lines in a log.
+  /// On a terminal one line that is overwritten, in a log many lines.
   static void progress(const std::string& what) {
     const bool terminal = ::isatty(STDERR_FILENO) == 1;
     fmt::print(stderr, "{}bench ps: {}{}", terminal ? "\r\33[K" : "", what, terminal ? "" : "\n");

@@ -9,9 +9,9 @@ struct BenchRecoverOptions {
   std::uint32_t rounds = 5;  ///< faults of each kind
 };
 
-/// Trains on this machine, kills and stops workers, servers and the master, and prints how soon training went on. Every
-/// process is one of `trireme train`; none outlives the call. Takes some minutes. Returns 0, also where a job did not
-/// survive: that is a result.
+/// Trains on this machine, kills and stops workers, servers and the master, and prints how soon training continued.
+/// Every process is one of `trireme train`; none outlives the call. Takes some minutes. Returns 0, also if a job did
+/// not survive: that is a result.
 int bench_recover(const BenchRecoverOptions& options);
 
 }  // namespace trireme::cli

@@ -11,10 +11,10 @@ namespace trireme::cli {
 
 // The commands of `trireme ckpt`. Each prints to standard output and returns the exit status.
 
-/// Which checkpoint a person means.
+/// Which checkpoint the user means.
 struct CkptChoice {
-  std::string path = {};                   ///< a run's folder, its checkpoints folder, or a step in there
-  std::optional<std::uint64_t> step = {};  ///< nothing = the newest
+  std::string path = {};                   ///< a run's folder, its checkpoints folder, or the folder of one step
+  std::optional<std::uint64_t> step = {};  ///< nullopt = the newest
 };
 
 struct CkptListOptions {
@@ -42,7 +42,7 @@ struct CkptDiffOptions {
 struct CkptExportOptions {
   CkptChoice choice = {};
   std::string file = {};  ///< .pt or .pth: a torch archive; else safetensors
-  bool all = false;       ///< every tensor under its whole name; else the model alone
+  bool all = false;       ///< every tensor under its full name; else the model alone
 };
 
 struct CkptImportOptions {
@@ -50,8 +50,8 @@ struct CkptImportOptions {
   std::string run = {};
 };
 
-/// The step folder that `choice` means. Throws InvalidArgument that tells which steps there are. `damaged_too`: the
-/// newest may be one whose manifest is there but wrong; else such a one is skipped, with a warning.
+/// Returns the step folder that `choice` means. Throws InvalidArgument that lists the steps there are. `damaged_too`:
+/// the newest may be one with a damaged manifest; else such a one is skipped, with a warning.
 std::filesystem::path choose(const CkptChoice& choice, bool damaged_too = false);
 
 int ckpt_list(const CkptListOptions& options);

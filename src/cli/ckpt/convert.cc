@@ -13,8 +13,8 @@ bool is_torch_archive(const std::filesystem::path& file) {
   return file.extension() == ".pt" || file.extension() == ".pth";
 }
 
-/// Runs the program that has LibTorch, and returns its exit status. Besides keeping LibTorch out of this one, it is
-/// what dies of a file that LibTorch's parser cannot stand.
+/// Runs the program that has LibTorch, and returns its exit status. This keeps LibTorch out of this program, and a file
+/// that crashes LibTorch's parser only ends that one.
 int run_torch_archive(const std::vector<std::string>& arguments, const std::string& file) {
   std::vector<std::string> argv{launch::companion_program("trireme-torch-archive")};
   argv.insert(argv.end(), arguments.begin(), arguments.end());

@@ -17,7 +17,7 @@ namespace {
 using checkpoint::CheckpointEntry;
 using State = CheckpointEntry::State;
 
-/// Entries of `folder`; a complete one whose indexes or files are wrong counts as damaged here.
+/// Returns the entries of `folder`; a complete one whose indexes or files are wrong counts as damaged here.
 std::vector<CheckpointEntry> look_closer(const std::filesystem::path& folder) {
   auto entries = checkpoint::list_checkpoints(folder);
   for (CheckpointEntry& entry : entries) {

@@ -9,8 +9,8 @@ namespace trireme::cli {
 
 /// A flag or a positional argument of a command.
 struct FlagDocs {
-  std::vector<std::string> names;    ///< "-w", "--workers"; of a positional argument its one name: "run"
-  std::string value;                 ///< what stands for its value: "N", "TEXT"; empty = it takes none
+  std::vector<std::string> names;    ///< "-w", "--workers"; for a positional argument its only name: "run"
+  std::string value;                 ///< placeholder of its value: "N", "TEXT"; empty = it takes none
   std::vector<std::string> choices;  ///< all values it takes; empty = any
   std::string default_value;
   std::string help;
@@ -21,9 +21,9 @@ struct FlagDocs {
   bool number() const { return value == "N"; }
 };
 
-/// What `--help` tells about a command and those below it.
+/// What `--help` says about a command and its subcommands.
 struct CommandDocs {
-  std::string name;  ///< with those above it: "trireme ckpt ls"
+  std::string name;  ///< with its parents: "trireme ckpt ls"
   std::string help;
   std::string footer;
   std::vector<FlagDocs> flags;
@@ -32,10 +32,10 @@ struct CommandDocs {
   std::string last_name() const { return name.substr(name.rfind(' ') + 1); }
 };
 
-/// Of `app` and all below it, without what is hidden from the help.
+/// Describes `app` and all its subcommands, without those hidden from the help.
 CommandDocs describe(const CLI::App& app);
 
-/// `top` and all below it, each before its own subcommands.
+/// Returns `top` and all commands below it, each before its own subcommands.
 std::vector<const CommandDocs*> all_commands(const CommandDocs& top);
 
 }  // namespace trireme::cli

@@ -114,9 +114,9 @@ std::string man_page(const CommandDocs& top) {
     page += fmt::format(".SS {}\n{}\n{}{}", troff(command->name), troff(command->help), flag_list(*command),
                         literal(command->footer));
   }
-  page += ".SH EXIT STATUS\n.TP\n.B 0\nIt did what it was asked.\n.TP\n.B 1\nIt failed, and says why.\n";
-  page += ".TP\n.B 2\nThe command line cannot be understood, or asks for what cannot be.\n";
-  page += ".PP\nA job returns the worst status of its processes: 128 and the signal for one that was killed.\n";
+  page += ".SH EXIT STATUS\n.TP\n.B 0\nSuccess.\n.TP\n.B 1\nIt failed, and says why.\n";
+  page += ".TP\n.B 2\nThe command line, or what it asks for, is invalid.\n";
+  page += ".PP\nA job returns the worst status of its processes: 128 + n for one that was killed by signal n.\n";
   page += ".SH EXAMPLES\n" + literal(top.footer);
   return page;
 }

@@ -41,7 +41,7 @@ void expect_disagreement(const std::function<Operation(Memory&, bool odd)>& ask,
   }
 }
 
-TEST(MpiFailures, EveryRankIsToldWhoAskedForWhat) {
+TEST(MpiFailures, EveryRankThrowsAndNamesBothCalls) {
   const std::uint32_t n = all_ranks().size();
   const Rank last = n - 1;
   using M = Memory&;
@@ -128,7 +128,7 @@ TEST(MpiFailures, SendAndRecvThatDoNotFit) {
   expect_usable(ranks);
 }
 
-TEST(MpiFailures, ARankThatDoesNotComeIsATimeout) {
+TEST(MpiFailures, MissingRankIsATimeout) {
   if (all_ranks().size() == 1) return;
   Communicator ranks(make_mpi_backend());
   if (ranks.rank() == 0) {
@@ -142,7 +142,7 @@ TEST(MpiFailures, ARankThatDoesNotComeIsATimeout) {
   barrier_without_communicator();
 }
 
-TEST(MpiFailures, AMessageThatNobodyTakesIsATimeout) {
+TEST(MpiFailures, MessageWithoutReceiverIsATimeout) {
   if (all_ranks().size() == 1) return;
   for (const OperationKind kind : {OperationKind::kSend, OperationKind::kRecv}) {
     Communicator ranks(make_mpi_backend(), {.deadline = 200ms});
@@ -157,7 +157,7 @@ TEST(MpiFailures, AMessageThatNobodyTakesIsATimeout) {
   }
 }
 
-TEST(MpiFailures, AbortEndsWhatIsUnderWay) {
+TEST(MpiFailures, AbortEndsOperationsInProgress) {
   if (all_ranks().size() == 1) return;
   Communicator ranks(make_mpi_backend());
   if (ranks.rank() == 0) {
@@ -176,7 +176,7 @@ TEST(MpiFailures, AbortEndsWhatIsUnderWay) {
   barrier_without_communicator();
 }
 
-TEST(MpiFailures, WhatNeedsTheNativeEngineSaysSo) {
+TEST(MpiFailures, SubgroupAndReconfigureNeedTheNativeEngine) {
   EXPECT_FAILS(all_ranks().subgroup("few", {all_ranks().rank()}), InvalidArgument, "native");
   EXPECT_FAILS(all_ranks().reconfigure(0, 2, {}), InvalidArgument, "native");
 }

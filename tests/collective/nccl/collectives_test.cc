@@ -113,7 +113,7 @@ TEST(NcclCollectives, PartsOnDeviceMemoryInPlace) {
   });
 }
 
-TEST(NcclCollectives, MessagesInACircleWhileTheyReduce) {
+TEST(NcclCollectives, MessagesInARingDuringReductions) {
   expect_gpus(3, {}, [](Communicator& gpus) {
     const std::uint32_t n = gpus.size();
     if (n == 1) return;

@@ -18,7 +18,7 @@ void expect_usable(Communicator& gpus) {
   EXPECT_EQ(data, std::vector<std::int32_t>(3'000, n * (n + 1) / 2));
 }
 
-TEST(NcclFailures, EveryRankIsToldWhoAskedForWhat) {
+TEST(NcclFailures, EveryRankThrowsAndNamesBothCalls) {
   expect_gpus(3, {}, [](Communicator& gpus) {
     if (gpus.size() == 1) return;
     std::vector<float> memory(60);
@@ -39,7 +39,7 @@ TEST(NcclFailures, EveryRankIsToldWhoAskedForWhat) {
   });
 }
 
-TEST(NcclFailures, WhatNcclDoesNotOffer) {
+TEST(NcclFailures, UnsupportedOperationsThrow) {
   expect_gpus(2, {}, [](Communicator& gpus) {
     std::vector<float> memory(60);
     EXPECT_FAILS(gpus.run(all_reduce(std::span(memory), {.algorithm = Algorithm::kRing})), InvalidArgument, "ring",
@@ -74,7 +74,7 @@ TEST(NcclFailures, SendAndRecvThatDoNotFit) {
   });
 }
 
-TEST(NcclFailures, ARankThatDoesNotComeIsATimeoutThatNamesIt) {
+TEST(NcclFailures, MissingRankIsATimeoutThatNamesIt) {
   expect_gpus(2, {}, [](Communicator& gpus) {
     if (gpus.size() == 1 || gpus.rank() == 1) return;
     EXPECT_FAILS(gpus.run(barrier(), Deadline::in(200ms)), Timeout, "rank 1");
@@ -82,7 +82,7 @@ TEST(NcclFailures, ARankThatDoesNotComeIsATimeoutThatNamesIt) {
   });
 }
 
-TEST(NcclFailures, AbortEndsWhatIsUnderWay) {
+TEST(NcclFailures, AbortEndsOperationsInProgress) {
   expect_gpus(2, {}, [](Communicator& gpus) {
     if (gpus.size() == 1 || gpus.rank() == 1) return;
     std::vector<float> memory(60);

@@ -27,7 +27,7 @@ struct RingTest : ::testing::Test {
   void set_read(std::uint64_t position) { store_le(MutableBytes(memory).subspan(64), position); }
 };
 
-TEST_F(RingTest, RecordsComeOutInOrderAndWhole) {
+TEST_F(RingTest, RecordsArriveInOrderAndWhole) {
   EXPECT_EQ(pop(), "(none)");
   EXPECT_TRUE(consumer.empty());
   EXPECT_TRUE(push("first"));
@@ -69,7 +69,7 @@ TEST_F(RingTest, ImpossiblePositionsAreRefused) {
   EXPECT_FAILS(push("x"), Corrupt, "impossible");
 }
 
-TEST_F(RingTest, ALengthBeyondWhatIsThereIsRefused) {
+TEST_F(RingTest, RefusesALengthBeyondTheRecord) {
   ASSERT_TRUE(push("12345678"));
   for (const std::uint32_t length : {9u, 0x7fffffffu, 0xffffffffu}) {
     store_le(MutableBytes(memory).subspan(Ring::kControlBytes), length);

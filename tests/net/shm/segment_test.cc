@@ -15,7 +15,7 @@ FileDescriptor copy_of(const Segment& segment) {
   return FileDescriptor(::fcntl(segment.descriptor(), F_DUPFD_CLOEXEC, 0));
 }
 
-TEST(Segment, BothMappingsAreOneMemory) {
+TEST(Segment, MappingsShareTheirMemory) {
   const auto ours = Segment::create("test", 100);
   ASSERT_EQ(ours->bytes().size(), 4096u);
   EXPECT_EQ(ours->bytes()[0], std::byte{0});
@@ -36,7 +36,7 @@ TEST(Segment, RefusesAnotherSizeThanAnnounced) {
   EXPECT_FAILS(Segment::map(copy_of(*segment), 0, Segment::Access::kRead), InvalidArgument, "announced 0");
 }
 
-TEST(Segment, RefusesWhatCouldBeCutOff) {
+TEST(Segment, RefusesMemoryThatIsNotSealed) {
   FileDescriptor loose(::memfd_create("loose", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   ASSERT_EQ(::ftruncate(loose.get(), 4096), 0);
   EXPECT_FAILS(Segment::map(std::move(loose), 4096, Segment::Access::kRead), InvalidArgument, "not sealed");

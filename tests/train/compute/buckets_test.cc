@@ -21,7 +21,7 @@ TEST(Buckets, AreFilledFromTheLastParameterOn) {
   EXPECT_THAT(buckets.members(1), ElementsAre(1, 0));
 }
 
-TEST(Buckets, SmallModelsHaveAFewToo) {
+TEST(Buckets, SmallModelsHaveFewBuckets) {
   const std::vector<std::size_t> elements(30, kFloats / 10);  // 3 MiB in buckets of up to 100
   EXPECT_EQ(Buckets(elements, 100 * kBytes).count(), 3u);
   const std::vector<std::size_t> tiny(30, 10);
@@ -52,7 +52,7 @@ TEST(Buckets, AreCompleteWithTheirLastGradientInEveryStep) {
   }
 }
 
-TEST(BucketsDeathTest, AGradientComesOncePerStep) {
+TEST(BucketsDeathTest, SecondGradientInAStepAborts) {
   const std::vector<std::size_t> elements{100};
   Buckets buckets(elements, 800);
   buckets.add(0);

@@ -104,14 +104,14 @@ TEST(Buffers, LanesWithoutSamplesLeaveThemAsTheyWere) {
   expect_same_bits(make, options_with(BufferPolicy::kAverage, 9), make_points(98));  // 2 samples are left for 4 lanes
 }
 
-TEST(Buffers, ABroadcastGivesAllTheChiefs) {
+TEST(Buffers, BroadcastGivesAllWorkersTheChiefs) {
   const auto points = make_points(128);
   const auto trained = train_ranks({2}, make_normed, options_with(BufferPolicy::kBroadcast, 5), points);
   EXPECT_TRUE(torch::equal(normed(trained.models[0]).norm->running_mean, normed(trained.models[1]).norm->running_mean));
   EXPECT_EQ(normed(trained.models[1]).norm->num_batches_tracked.item<std::int64_t>(), 10) << "two lanes in five steps";
 }
 
-TEST(Buffers, OwnMeansEachItsOwn) {
+TEST(Buffers, OwnKeepsEachWorkersBuffers) {
   const auto points = make_points(128);
   const auto trained = train_ranks({2}, make_normed, options_with(BufferPolicy::kOwn, 5), points);
   EXPECT_FALSE(
@@ -134,7 +134,7 @@ TEST(Buffers, AreFoundOnceAndByKind) {
   EXPECT_EQ(buffers.mean_floats(), 6u);
 }
 
-TEST(Buffers, GoToFlatMemoryAndBack) {
+TEST(Buffers, RoundTripThroughFlatMemory) {
   std::vector<torch::Tensor> tensors{torch::arange(6).to(torch::kFloat32).view({2, 3}).t(), torch::full({2}, 7.0f)};
   std::vector<float> flat(8);
   pack(tensors, flat);

@@ -55,7 +55,7 @@ TEST(GradientHooks, GradientsLeaveWhileBackwardStillRuns) {
   EXPECT_TRUE(was_early);
 }
 
-TEST(GradientHooks, KeepsNoGradientBehind) {
+TEST(GradientHooks, ClearsGradientsAfterBackward) {
   const torch::Tensor weight = leaf({1, 2});
   GradientHooks hooks({weight});
   for (int round = 0; round < 3; ++round) {  // kept gradients would add up
@@ -85,7 +85,7 @@ TEST(GradientHooks, AWeightUsedTwiceComesOnceWithTheWholeGradient) {
   EXPECT_FLOAT_EQ(taken.gradients[0].item<float>(), 30);
 }
 
-TEST(GradientHooks, WhatTheReceiverThrowsComesOutAndTheTapStaysUsable) {
+TEST(GradientHooks, ExceptionOfTheReceiverIsRethrownAndTheHooksStayUsable) {
   const torch::Tensor weight = leaf({1});
   GradientHooks hooks({weight});
   EXPECT_FAILS(

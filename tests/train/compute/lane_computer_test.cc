@@ -93,7 +93,7 @@ TEST(LaneComputer, EachParameterIsAddedOnceAndTheLastFirst) {
   }
 }
 
-TEST(LaneComputer, AWorkersPartialSumsAddUpToTheBits) {
+TEST(LaneComputer, PartialSumsOfWorkersGiveTheSameBits) {
   const auto points = make_points(50);
   const Model model = make_dropout_net();
   const TrainOptions options{.batch = 20, .lanes = 4};
@@ -139,7 +139,7 @@ TEST(LaneComputer, OnlyOnePartOfALaneIsInMemory) {
   EXPECT_EQ(sizes, (std::vector<std::int64_t>{3, 3, 2, 2, 3, 3, 2, 2}));
 }
 
-TEST(LaneComputer, ClippingLooksAtTheWholeLane) {
+TEST(LaneComputer, ClippingUsesTheWholeLane) {
   const auto points = make_points(50);
   const Model model = make_linear();
   const auto whole = compute(model, {.batch = 20, .lanes = 1, .clip_norm = 0.01}, *points, 0, {0, 1});

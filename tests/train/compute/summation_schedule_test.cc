@@ -51,7 +51,7 @@ TEST(SummationSchedule, FourLanesAreTwoPairs) {
                                                          {Kind::kAdd, 0, 1}}));
 }
 
-TEST(SummationSchedule, SumsAlongTheTreeWhateverTheNumber) {
+TEST(SummationSchedule, SumsAlongTheTreeForAnyNumberOfLanes) {
   for (Lane lanes = 1; lanes <= 40; ++lanes) EXPECT_EQ(carry_out(summation_schedule(lanes)), tree(0, lanes));
 }
 

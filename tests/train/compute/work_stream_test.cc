@@ -60,7 +60,7 @@ TEST(FixedStream, SamplesAreThoseOfTheSampler) {
   }
 }
 
-TEST(FixedStream, SkipsWhatWasReadAheadForStepsThatAreOver) {
+TEST(FixedStream, SkipsSamplesReadAheadForPastSteps) {
   const auto stream = make_fixed_stream(small_dataset(), small_sampler(), {0, 2}, 0, 100);
   stream->finish(*stream->next(0));
   auto work = stream->next(50);
@@ -166,7 +166,7 @@ TEST_F(LeasedStreamTest, UnitsOfAStreamThatWasClosedAreGivenOutAgain) {
   EXPECT_THAT(units, Each(::testing::Ne(done)));
 }
 
-TEST_F(LeasedStreamTest, ChiefIsToldToSaveWhenNobodyIsAtWork) {
+TEST_F(LeasedStreamTest, ChiefSavesWhenNoUnitIsInProgress) {
   start(1, {.steps = 4, .pause_every = 2});
   const auto work = stream(0);
   std::vector<std::uint64_t> before_save;

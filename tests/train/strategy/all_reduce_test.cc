@@ -67,7 +67,7 @@ TEST(AllReduce, UnevenLastBatchesCountBySamples) {
   }
 }
 
-TEST(AllReduce, ABucketForEachParameterIsTheSameAsOneForAll) {
+TEST(AllReduce, NumberOfBucketsDoesNotChangeTheBits) {
   const auto hash = [&](std::size_t bucket_bytes) {
     const std::vector<Model> models{make_linear(), make_linear()};  // here: threads share the random generator
     run_ranks({2}, [&](Job& job) {
@@ -96,7 +96,7 @@ TEST(AllReduce, ABucketForEachParameterIsTheSameAsOneForAll) {
   EXPECT_EQ(hash(1), hash(1 << 20));
 }
 
-TEST(AllReduce, EverybodyStartsFromTheChiefsModel) {
+TEST(AllReduce, AllWorkersStartFromTheChiefsModel) {
   run_ranks({3}, [&](Job& job) {
     torch::nn::BatchNorm1d norm(4);
     torch::nn::Linear frozen(4, 4);
@@ -129,7 +129,7 @@ struct Moody : torch::nn::Module {
   }
 };
 
-TEST(AllReduce, ParametersThatTakeNoPartAreNoObstacle) {
+TEST(AllReduce, HandlesUnusedParameters) {
   const auto make = [] {
     torch::manual_seed(5);
     return Model(std::make_shared<Moody>());
@@ -146,7 +146,7 @@ TEST(AllReduce, ParametersThatTakeNoPartAreNoObstacle) {
   }
 }
 
-TEST(AllReduce, WhoeverAsksToStopStopsAllAfterTheSameStep) {
+TEST(AllReduce, StopRequestOfOneStopsAllAfterTheSameStep) {
   for (const Rank asks : {0u, 1u}) {
     run_ranks({2}, [&](Job& job) {
       AllReduce strategy(job.session(), {.lanes = 2});
@@ -163,7 +163,7 @@ TEST(AllReduce, WhoeverAsksToStopStopsAllAfterTheSameStep) {
   }
 }
 
-TEST(AllReduce, AStepOfNobodyChangesNothing) {
+TEST(AllReduce, StepWithoutSamplesChangesNothing) {
   run_ranks({2}, [&](Job& job) {
     const Model model = make_linear();
     AllReduce strategy(job.session(), {.update = {.rule = optim::Rule::kAdam}, .lanes = 2});
@@ -214,7 +214,7 @@ std::vector<std::string> with_a_mistake(const TrainOptions& options, const Mista
   return said;
 }
 
-TEST(AllReduce, TheOthersGoOnWithoutOneThatFails) {
+TEST(AllReduce, OthersContinueWithoutAFailedWorker) {
   TrainOptions options = by_all_reduce();
   options.lanes = 2;
   options.steps = 60;
@@ -226,7 +226,7 @@ TEST(AllReduce, TheOthersGoOnWithoutOneThatFails) {
   EXPECT_EQ(result.parameters_sha256, train_ranks({1}, make_net, options, make_points(100)).result.parameters_sha256);
 }
 
-TEST(AllReduce, WhatIsWrongForAllEndsTheOthersWithItsReason) {
+TEST(AllReduce, InvalidArgumentOfOneEndsTheOthersWithItsReason) {
   TrainOptions options = by_all_reduce();
   options.lanes = 2;
   options.steps = 1'000'000;
@@ -258,7 +258,7 @@ TEST(AllReduce, AStepThatIsGivenUpLeavesNothingBehind) {
   });
 }
 
-TEST(MakeStrategy, SaysWhatTheJobLacks) {
+TEST(MakeStrategy, NamesWhatTheJobLacks) {
   run_ranks({1}, [&](Job& job) {
     EXPECT_FAILS(Trainer(job, make_linear(), {}).fit(make_points(100)), InvalidArgument, "strategy ps", "--servers 1");
   });
@@ -281,7 +281,7 @@ TEST(MakeStrategy, ConsistencyBelongsToServers) {
   EXPECT_FAILS(Trainer(*job, make_linear(), options), InvalidArgument, "consistency asp", "strategy ps");
 }
 
-TEST(AllReduce, WorksForAProgramOnItsOwn) {
+TEST(AllReduce, WorksInASingleProcess) {
   AloneJob job;
   const TrainResult result =
       Trainer(*job, make_linear(),

@@ -101,7 +101,7 @@ class CatchUpTest : public ::testing::Test {
   CatchUpServer feeds_;
 };
 
-TEST_F(CatchUpTest, ALearnerHasWhatTheOthersHave) {
+TEST_F(CatchUpTest, LearnerGetsTheStateOfTheOthers) {
   Copy copy;
   catch_up(copy, come());
   accept();
@@ -119,7 +119,7 @@ TEST_F(CatchUpTest, ALearnerHasWhatTheOthersHave) {
   EXPECT_EQ(copy.changes, (std::vector<Step>{11, 12, 13, 14, 15}));
 }
 
-TEST_F(CatchUpTest, AtTheEndAllOfTheStateIsBetterThanMoreThanThat) {
+TEST_F(CatchUpTest, AtTheEndSendsTheStateInsteadOfLargerChanges) {
   net::RawStream learner = come();  // which reads nothing for a while
   accept();
   const std::vector<float> much(kMiB);  // larger than the state, and than what fits into the sockets
@@ -128,7 +128,7 @@ TEST_F(CatchUpTest, AtTheEndAllOfTheStateIsBetterThanMoreThanThat) {
   EXPECT_LT(changes_told(learner), 8);
 }
 
-TEST_F(CatchUpTest, SeveralFollowFromDifferentSteps) {
+TEST_F(CatchUpTest, SeveralLearnersCatchUpFromDifferentSteps) {
   std::array<Copy, 3> copies;
   for (Rank i = 0; i < copies.size(); ++i) {
     catch_up(copies[i], come(3, i));
@@ -145,7 +145,7 @@ TEST_F(CatchUpTest, SeveralFollowFromDifferentSteps) {
   }
 }
 
-TEST_F(CatchUpTest, NobodyIsToldAnythingAfterTheEnd) {
+TEST_F(CatchUpTest, StepsAfterTheEndAreNotSent) {
   Copy copy;
   catch_up(copy, come());
   accept();
@@ -156,9 +156,9 @@ TEST_F(CatchUpTest, NobodyIsToldAnythingAfterTheEnd) {
   EXPECT_EQ(reached->version, 10u);
 }
 
-TEST_F(CatchUpTest, OneThatComesForAnEarlierViewIsRefused) { EXPECT_THROW(come(2), StaleView); }
+TEST_F(CatchUpTest, LearnerOfAnEarlierViewIsRefused) { EXPECT_THROW(come(2), StaleView); }
 
-TEST_F(CatchUpTest, TheEndOfTheSourceLeavesAWholeState) {
+TEST_F(CatchUpTest, EndOfTheSourceLeavesAConsistentState) {
   Copy copy;
   {
     CatchUpServer source(here_);
@@ -182,7 +182,7 @@ TEST_F(CatchUpTest, AnotherModelsStateIsNotTaken) {
   EXPECT_TRUE(torch::equal(copy.values, torch::ones({100, 11})));
 }
 
-TEST_F(CatchUpTest, AChangeOfAnotherSizeEndsIt) {
+TEST_F(CatchUpTest, ChangeOfAnotherSizeEndsCatchUp) {
   Copy copy;
   catch_up(copy, come(), /*change_bytes=*/4004);
   accept();
@@ -194,7 +194,7 @@ TEST_F(CatchUpTest, AChangeOfAnotherSizeEndsIt) {
   EXPECT_TRUE(copy.changes.empty());
 }
 
-TEST_F(CatchUpTest, OneThatCannotKeepUpIsGivenUp) {
+TEST_F(CatchUpTest, TooSlowLearnerIsGivenUp) {
   net::RawStream learner = come();  // which reads nothing for a while
   accept();
   const std::vector<float> much(4 * kMiB);
@@ -203,7 +203,7 @@ TEST_F(CatchUpTest, OneThatCannotKeepUpIsGivenUp) {
   EXPECT_LE(changes_told(learner), 1);  // which was on its way; the end comes though nobody has asked for it
 }
 
-TEST_F(CatchUpTest, ALearnerMayGoAtAnyTime) {
+TEST_F(CatchUpTest, LearnerMayLeaveAtAnyTime) {
   { const net::RawStream learner = come(); }
   accept();
   for (const Deadline deadline = Deadline::in(10s); feeds_.any() && !deadline.passed();) step();

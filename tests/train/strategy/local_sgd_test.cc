@@ -60,7 +60,7 @@ TEST(LocalSgd, AllBeginWithTheChiefsParameters) {
   run_toys(3, {.choice = {.steps = 4}}, [](LocalSgd&, Toy& toy, Rank) { expect_weights(toy, 1); });
 }
 
-TEST(LocalSgd, TakesStepsOfItsOwnAndThenTheMean) {
+TEST(LocalSgd, TakesLocalStepsAndThenTheMean) {
   run_toys(2, {.choice = {.steps = 3}}, [](LocalSgd& strategy, Toy& toy, Rank rank) {
     const float gradient = rank == 0 ? 1 : 3;
     for (int step = 1; step <= 2; ++step) {
@@ -72,7 +72,7 @@ TEST(LocalSgd, TakesStepsOfItsOwnAndThenTheMean) {
   });
 }
 
-TEST(LocalSgd, MeetingAtEveryStepIsPlainAveraging) {
+TEST(LocalSgd, SynchronisingEveryStepIsPlainAveraging) {
   std::vector<std::vector<float>> results(4);
   const auto train = [&](const std::function<std::unique_ptr<Strategy>(Job&)>& make, std::vector<float>* out) {
     run_ranks({2}, [&](Job& job) {
@@ -160,7 +160,7 @@ TEST(LocalSgd, ElasticWorkersAreDrawnToACentreAndEndThere) {
   EXPECT_EQ(ends[0], ends[1]);
 }
 
-TEST(LocalSgd, AnEvaluationSeesWhatAllAgreedOn) {
+TEST(LocalSgd, EvaluationUsesTheCommonParameters) {
   run_toys(2, {.choice = {.steps = 2}}, [](LocalSgd& strategy, Toy& toy, Rank rank) {
     const float gradient = rank == 0 ? 1 : 3;
     for (int step = 0; step < 3; ++step) take_step(strategy, gradient);
@@ -175,7 +175,7 @@ TEST(LocalSgd, AnEvaluationSeesWhatAllAgreedOn) {
   });
 }
 
-TEST(LocalSgd, WorkersStopTogetherWhenTheyMeet) {
+TEST(LocalSgd, WorkersStopTogetherAtASynchronisation) {
   run_toys(3, {.choice = {.steps = 4}}, [](LocalSgd& strategy, Toy&, Rank rank) {
     std::vector<Step> stopped;
     for (Step step = 1; step <= 8; ++step) {
@@ -187,7 +187,7 @@ TEST(LocalSgd, WorkersStopTogetherWhenTheyMeet) {
   });
 }
 
-TEST(LocalSgd, TheLastStepsCountThoughNobodyMeetsAfterThem) {
+TEST(LocalSgd, StepsAfterTheLastFullRoundAreAveraged) {
   std::vector<torch::Tensor> weights(2);
   run_toys(2, {.choice = {.steps = 16}}, [&](LocalSgd& strategy, Toy& toy, Rank rank) {
     for (int step = 0; step < 5; ++step) take_step(strategy, rank == 0 ? 1.0f : 3.0f);
@@ -226,7 +226,7 @@ TEST(LocalSgd, BuffersFollowTheirPolicy) {
   }
 }
 
-TEST(LocalSgd, SavesAsManyTimesTheBytesAsItTakesStepsOfItsOwn) {
+TEST(LocalSgd, TrafficIsDividedByTheNumberOfLocalSteps) {
   std::vector<std::uint64_t> moved(3);
   std::vector<std::uint64_t> every_step(3);
   const std::vector<Step> between{1, 4, 16};
