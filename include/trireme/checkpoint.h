@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include <torch/torch.h>
+#include <torch/nn/module.h>
 
 namespace trireme {
 

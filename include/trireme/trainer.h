@@ -12,7 +12,7 @@
 #include <vector>
 
 #include <nlohmann/json_fwd.hpp>
-#include <torch/torch.h>
+#include <torch/nn/module.h>
 
 #include "trireme/codec.h"
 #include "trireme/dataset.h"

@@ -1,7 +1,9 @@
 #pragma once
 
-// All of Trireme. Programs that use no LibTorch include the headers they need instead: collective.h,
-// parameter_server.h.
+// All of Trireme, and of LibTorch what <torch/torch.h> has. Programs that use no LibTorch include the headers they need
+// instead: collective.h, parameter_server.h.
+
+#include <torch/torch.h>
 
 #include "trireme/checkpoint.h"
 #include "trireme/collective.h"

@@ -35,8 +35,9 @@ class Pace {
 
   /// Returns how much to write at once: so little that the rate holds within a tenth of a second.
   std::uint64_t step() const {
-    constexpr std::uint64_t kPage = 4096;  // whole pages, see WritableFile::write
-    return rate_ == 0 ? kWriteBytes : std::clamp<std::uint64_t>(rate_ / 10 / kPage * kPage, kPage, kWriteBytes);
+    constexpr std::uint64_t kWholePage = 4096;  // whole pages, see WritableFile::write
+    return rate_ == 0 ? kWriteBytes
+                      : std::clamp<std::uint64_t>(rate_ / 10 / kWholePage * kWholePage, kWholePage, kWriteBytes);
   }
 
   void wait(std::uint64_t written, const std::stop_token& stop) const {

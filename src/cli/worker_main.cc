@@ -4,6 +4,9 @@
 #include <cstdio>
 #include <exception>
 
+#include <torch/cuda.h>
+#include <torch/utils.h>
+
 #include "trireme/trainer.h"
 
 #include "base/error.h"

@@ -8,14 +8,14 @@ namespace trireme::data {
 namespace {
 
 constexpr int kEnd = -1;
-constexpr std::size_t kBufferBytes = 64 * 1024;
+constexpr std::size_t kReadBytes = 64 * 1024;
 constexpr std::size_t kMaxFieldBytes = 64 * 1024;
 constexpr std::size_t kMaxFields = std::size_t{1} << 20;
 
 }  // namespace
 
 CsvReader::CsvReader(const std::filesystem::path& path, char separator, std::uint64_t max_bytes)
-    : source_(path), separator_(static_cast<unsigned char>(separator)), max_bytes_(max_bytes), buffer_(kBufferBytes) {
+    : source_(path), separator_(static_cast<unsigned char>(separator)), max_bytes_(max_bytes), buffer_(kReadBytes) {
   if (std::string_view("0123456789+-.eE\"\r\n").find(separator) != std::string_view::npos || separator == '\0') {
     fail<InvalidArgument>("the CSV separator cannot be a digit, sign, point, quote or line end (code {})",
                           static_cast<int>(separator));

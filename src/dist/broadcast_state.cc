@@ -1,5 +1,7 @@
 #include <sstream>
 
+#include <torch/serialize.h>
+
 #include "trireme/dist.h"
 
 namespace trireme::dist {

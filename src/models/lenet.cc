@@ -1,5 +1,7 @@
 #include "models/lenet.h"
 
+#include <torch/nn/init.h>
+
 #include "base/error.h"
 
 namespace trireme::models {

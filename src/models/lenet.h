@@ -2,7 +2,8 @@
 
 #include <vector>
 
-#include <torch/torch.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/linear.h>
 
 namespace trireme::models {
 

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include <torch/torch.h>
+#include <torch/nn/modules/linear.h>
 
 namespace trireme::models {
 

@@ -3,7 +3,7 @@
 #include <functional>
 #include <memory>
 
-#include <torch/torch.h>
+#include <torch/autograd.h>
 
 namespace trireme {
 

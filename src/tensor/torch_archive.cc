@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include <torch/csrc/jit/serialization/import.h>
+#include <torch/serialize.h>
 
 #include "base/error.h"
 #include "base/file.h"

@@ -3,7 +3,7 @@
 #include <filesystem>
 
 #include <nlohmann/json.hpp>
-#include <torch/torch.h>
+#include <torch/nn/module.h>
 
 #include "checkpoint/safetensors/convert.h"
 

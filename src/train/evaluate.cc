@@ -1,5 +1,7 @@
 #include <numeric>
 
+#include <torch/nn/functional/loss.h>
+
 #include "trireme/trainer.h"
 
 namespace trireme {

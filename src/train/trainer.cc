@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <thread>
 
+#include <torch/utils.h>
+
 #include "trireme/optimizer.h"
 
 #include "base/error.h"

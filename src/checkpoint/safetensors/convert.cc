@@ -38,12 +38,12 @@ std::string text_at(const Metadata& metadata, const char* key) {
 /// Parses JSON of a file that others may have changed: invalid JSON counts as missing.
 nlohmann::json json_at(const Metadata& metadata, const char* key) {
   const std::string text = text_at(metadata, key);
-  constexpr int kMaxDepth = 60;
+  constexpr int kMaxMetaDepth = 60;
   bool deep = false;
   nlohmann::json value = nlohmann::json::parse(
       text,
       [&](int depth, nlohmann::json::parse_event_t, const nlohmann::json&) {
-        deep = deep || depth > kMaxDepth;
+        deep = deep || depth > kMaxMetaDepth;
         return !deep;
       },
       false);

@@ -9,17 +9,12 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "checkpoint/document.h"
 
 namespace trireme::checkpoint {
 namespace {
 
 constexpr std::string_view kMetadataName = "__metadata__";
-
-/// Returns a name that comes from the file as text for a message: quoted and shortened.
-std::string shown(std::string_view name) {
-  constexpr std::size_t kMost = 80;
-  return name.size() <= kMost ? fmt::format("'{}'", name) : fmt::format("'{}…'", name.substr(0, kMost));
-}
 
 /// A tensor as the header describes it.
 struct Entry {

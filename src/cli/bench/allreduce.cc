@@ -59,9 +59,9 @@ class TriremeAllReducer final : public bench::AllReducer {
   std::span<float> buffer_;
 };
 
-class Bench {
+class AllReduceBench {
  public:
-  explicit Bench(const BenchAllReduceOptions& options) : options_(options) {}
+  explicit AllReduceBench(const BenchAllReduceOptions& options) : options_(options) {}
 
   observe::BenchReport run() {
     // In turns: how fast two cores exchange a cache line changes within seconds on virtual machines.
@@ -289,7 +289,7 @@ class Bench {
 
 int bench_allreduce(const BenchAllReduceOptions& options) {
   try {
-    const observe::BenchReport report = Bench(options).run();
+    const observe::BenchReport report = AllReduceBench(options).run();
     fmt::print("{}", options.json ? observe::to_object(report).dump() + "\n" : observe::to_text(report));
     return 0;
   } catch (const std::exception& problem) {

@@ -84,9 +84,9 @@ struct Round {
   double restore_cache = 0;
 };
 
-class Bench {
+class CheckpointBench {
  public:
-  explicit Bench(const BenchCheckpointOptions& options)
+  explicit CheckpointBench(const BenchCheckpointOptions& options)
       : rounds_(options.rounds),
         bytes_((options.bytes + kMiB - 1) / kMiB * kMiB),
         place_(options.folder),
@@ -237,7 +237,7 @@ class Bench {
 
 int bench_checkpoint(const BenchCheckpointOptions& options) {
   try {
-    const observe::BenchReport report = Bench(options).run();
+    const observe::BenchReport report = CheckpointBench(options).run();
     fmt::print("{}", options.json ? observe::to_object(report).dump() + "\n" : observe::to_text(report));
     return 0;
   } catch (const std::exception& problem) {

@@ -272,9 +272,9 @@ constexpr Parties kParties[] = {{1, 1, 1}, {2, 1, 1}, {2, 2, 1}, {2, 2, 2}};
 constexpr Message kMessages[] = {{1, 4 * kKiB}, {1, kMiB}, {25, 4 * kMiB}};
 constexpr const char* kOps[] = {"push", "pull", "push+pull"};
 
-class Bench {
+class ParameterServerBench {
  public:
-  explicit Bench(const BenchPsOptions& options) : speed_(options.quick ? 4 : 1) {}
+  explicit ParameterServerBench(const BenchPsOptions& options) : speed_(options.quick ? 4 : 1) {}
 
   observe::BenchReport run() {
     report_.baseline = {{"memcpy_gbps", 0.0}, {"tcp_gbps", 0.0}};
@@ -444,7 +444,7 @@ class Bench {
 
 int bench_ps(const BenchPsOptions& options) {
   try {
-    const observe::BenchReport report = Bench(options).run();
+    const observe::BenchReport report = ParameterServerBench(options).run();
     fmt::print("{}", options.json ? observe::to_object(report).dump() + "\n" : observe::to_text(report));
     return 0;
   } catch (const std::exception& problem) {

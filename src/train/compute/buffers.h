@@ -3,7 +3,7 @@
 #include <span>
 #include <vector>
 
-#include <torch/torch.h>
+#include <torch/nn/module.h>
 
 #include "cluster/strategy_choice.h"
 

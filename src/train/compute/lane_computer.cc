@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include <torch/utils.h>
+
 #include "base/error.h"
 #include "base/random.h"
 
