@@ -4,9 +4,6 @@
 #include <cstdio>
 #include <exception>
 
-#include <torch/cuda.h>
-#include <torch/utils.h>
-
 #include "trireme/trainer.h"
 
 #include "base/error.h"
@@ -14,18 +11,10 @@
 #include "cli/train_flags.h"
 #include "job/termination.h"
 #include "net/address.h"
+#include "tensor/device.h"
 
 namespace trireme::cli {
 namespace {
-
-torch::Device pick_device(const std::string& name, Rank rank) {
-  if (name == "cpu") return torch::kCPU;
-  if (!torch::cuda::is_available()) {
-    fail<InvalidArgument>("--device {}: this LibTorch sees no CUDA device; use --device cpu, or a CUDA build", name);
-  }
-  if (name == "cuda") return {torch::kCUDA, static_cast<c10::DeviceIndex>(rank % torch::cuda::device_count())};
-  return torch::Device(name);
-}
 
 TrainOptions to_options(const TrainFlags& flags, Rank rank) {
   TrainOptions options{
@@ -74,7 +63,7 @@ void work(const TrainFlags& flags) {
   const data::Split data = load_data(flags);
   const auto job = Job::join();
   set_up_logging({.role = fmt::format("worker {}", job->rank())});
-  torch::manual_seed(flags.seed);
+  seed_torch(flags.seed);
   const Model model = make_model(flags.model, data.train->sample_shape(), data.train->classes());
   Trainer(*job, model, to_options(flags, job->rank())).fit(data.train, data.test);
 }

@@ -95,8 +95,8 @@ TEST(Environment, NamesTheVariableThatIsWrong) {
 }
 
 TEST(Environment, RankMustBeBelowTheCountOfItsRole) {
-  EXPECT_FAILS(read(own({{"TRIREME_RANK", "4"}})), InvalidArgument, "worker 4 cannot be", "the job has 4");
-  EXPECT_FAILS(read(own({{"TRIREME_ROLE", "server"}, {"TRIREME_RANK", "2"}})), InvalidArgument, "server 2 cannot be");
+  EXPECT_FAILS(read(own({{"TRIREME_RANK", "4"}})), InvalidArgument, "worker 4 is invalid", "the job has 4");
+  EXPECT_FAILS(read(own({{"TRIREME_ROLE", "server"}, {"TRIREME_RANK", "2"}})), InvalidArgument, "server 2 is invalid");
 }
 
 TEST(Environment, TheChiefIsWorkerZeroAndHostsTheMaster) {

@@ -137,7 +137,7 @@ TEST_F(Csv, LabelColumnThatIsNotThere) {
 
 TEST_F(Csv, BadOptions) {
   EXPECT_FAILS(load("1,2\n", {.separator = '.'}), InvalidArgument, "separator");
-  EXPECT_FAILS(load("1,2\n", {.classes = -1}), InvalidArgument, "-1 classes");
+  EXPECT_FAILS(load("1,2\n", {.classes = -1}), InvalidArgument, "classes -1");
 }
 
 TEST_F(Csv, LimitsBytesFieldsAndColumns) {

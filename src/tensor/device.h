@@ -1,0 +1,18 @@
+#pragma once
+
+#include <string>
+
+#include <torch/types.h>
+
+#include "trireme/types.h"
+
+namespace trireme {
+
+/// Returns the device that --device names: "cpu", "cuda" (the workers take turns), or one of LibTorch's names,
+/// "cuda:1". Throws InvalidArgument where LibTorch has no such device.
+torch::Device pick_device(const std::string& name, Rank rank);
+
+/// Seeds LibTorch's generators, from which modules draw their first parameters.
+void seed_torch(std::uint64_t seed);
+
+}  // namespace trireme
