@@ -5,6 +5,8 @@ set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_CXX_VISIBILITY_PRESET hidden)
 set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+# No symbol of ours is replaced by another library's: calls inside a library need no detour.
+add_compile_options(-fno-semantic-interposition)
 add_compile_options(-fPIC)  # libraries may become part of a shared one; the same everywhere, for precompiled headers
 
 if(PROJECT_IS_TOP_LEVEL)

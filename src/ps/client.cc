@@ -363,8 +363,11 @@ void Client::interrupt(const std::string& reason) {
 void Client::leave() {
   for (const auto& peer : peers_) {
     if (!peer) continue;
-    peer->connection->call<Done>(kLeave, options_.view.view, LeaveRequest{rank_}, Deadline::in(options_.timeout),
-                                 "the leave");
+    try {
+      peer->connection->call<Done>(kLeave, options_.view.view, LeaveRequest{rank_}, Deadline::in(options_.timeout),
+                                   "the leave");
+    } catch (const PeerLost&) {  // it waits for nobody any more; its replica, if it has one, is told itself
+    }
   }
 }
 

@@ -150,7 +150,7 @@ class Client {
   /// any thread.
   void interrupt(const std::string& reason);
 
-  /// Tells every server that this worker will push no more.
+  /// Tells every server that this worker will push no more. A server that is lost need not be told.
   void leave();
 
   /// What this worker has pushed and pulled so far.

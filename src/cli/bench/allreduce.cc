@@ -64,6 +64,7 @@ class AllReduceBench {
   explicit AllReduceBench(const BenchAllReduceOptions& options) : options_(options) {}
 
   observe::BenchReport run() {
+    const Peers peers = options_.peers ? find_peers() : Peers{};
     // In turns: how fast two cores exchange a cache line changes within seconds on virtual machines.
     for (unsigned round = 1; round <= options_.rounds; ++round) {
       for (const unsigned ranks : options_.ranks) {
@@ -71,10 +72,10 @@ class AllReduceBench {
         for (const std::string& transport : options_.transports) {
           run_trireme(ranks, transport, false);
           if (transport == "shm") run_trireme(ranks, transport, true);
-          if (options_.peers && transport != "tls") run_openmpi(ranks, transport, "best");
-          if (options_.peers && transport == "shm") run_openmpi(ranks, transport, "default");
+          if (peers.openmpi && transport != "tls") run_openmpi(ranks, transport, "best");
+          if (peers.openmpi && transport == "shm") run_openmpi(ranks, transport, "default");
         }
-        if (options_.peers) run_gloo(ranks);
+        if (peers.gloo) run_gloo(ranks);
       }
     }
     observe::BenchReport report;
@@ -86,6 +87,26 @@ class AllReduceBench {
   }
 
  private:
+  struct Peers {
+    bool openmpi = false;
+    bool gloo = false;
+  };
+
+  /// Returns which peers can be measured, and says which cannot. Throws InvalidArgument if there is none.
+  static Peers find_peers() {
+    const Peers peers{.openmpi = std::filesystem::exists(program("allreduce_openmpi")),
+                      .gloo = std::filesystem::exists(program("allreduce_gloo"))};
+    constexpr auto kHow = "install {}, then configure and build again";
+    const std::string openmpi = fmt::format(kHow, "libopenmpi-dev openmpi-bin");
+    const std::string gloo = fmt::format(kHow, "libgloo-dev");
+    if (!peers.openmpi && !peers.gloo) {
+      fail<InvalidArgument>("--peers: neither is here. OpenMPI: {}. gloo: {}", openmpi, gloo);
+    }
+    if (!peers.openmpi) fmt::print(stderr, "without OpenMPI, which is not here: {}\n", openmpi);
+    if (!peers.gloo) fmt::print(stderr, "without gloo, which is not here: {}\n", gloo);
+    return peers;
+  }
+
   void run_trireme(unsigned ranks, const std::string& transport, bool shared) {
     const std::string impl = shared ? "trireme" : transport == "shm" ? "trireme-private" : "trireme";
     const std::string secret = random_hex(32);
@@ -164,13 +185,9 @@ class AllReduceBench {
     return text;
   }
 
+  /// The path of a peer's program, which lies beside ours.
   static std::string program(const std::string& name) {
-    const auto path = std::filesystem::read_symlink("/proc/self/exe").parent_path() / name;
-    if (!std::filesystem::exists(path)) {
-      fail<InvalidArgument>(
-          "{} is not built: install libopenmpi-dev openmpi-bin libgloo-dev, then configure and build again", name);
-    }
-    return path.string();
+    return (std::filesystem::read_symlink("/proc/self/exe").parent_path() / name).string();
   }
 
   std::string sizes() const { return fmt::format("{}", fmt::join(options_.bytes, ",")); }
