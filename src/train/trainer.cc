@@ -149,7 +149,7 @@ class Trainer::Run final : public TrainControl {
         stream_->saved();
         continue;
       }
-      const StepResult done = step(std::move(*work));
+      const StepOutcome done = step(std::move(*work));
       if (done.stop) return Ending::kDone;
       if (done.regroup && (plan_.leased || next_step_ < plan_.steps)) return Ending::kRegroup;
     }
@@ -183,7 +183,7 @@ class Trainer::Run final : public TrainControl {
   }
 
   /// One step: fetch (done) -> forward/backward -> aggregate -> commit -> report.
-  StepResult step(StepWork work) {
+  StepOutcome step(StepWork work) {
     const Step step = work.step;
     const double lr = options_.lr * lr_(step);
     const auto samples = static_cast<double>(work.samples());
@@ -200,12 +200,12 @@ class Trainer::Run final : public TrainControl {
     const StepStatistics statistics = computer_->compute(work, *strategy_);
     slow_down(Deadline::Clock::now() - begin);
     const auto computed = Deadline::Clock::now();
-    const StepResult done = strategy_->finish();
+    const StepOutcome done = strategy_->finish();
     reports_.end_step(done.repeated, begin, computed);
     stream_->finish(std::move(work));
 
     const Step before = clock_;
-    clock_ = plan_.leased ? clock_ + 1 : std::max(step + 1, done.version);
+    clock_ = plan_.leased ? clock_ + 1 : std::max(step + 1, done.newest);
     next_step_ = clock_;
     if (!done.repeated) {
       samples_ += statistics.samples;

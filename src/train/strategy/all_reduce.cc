@@ -199,7 +199,7 @@ void AllReduce::add(std::size_t i) {
   }
 }
 
-StepResult AllReduce::finish() {
+StepOutcome AllReduce::finish() {
   TRIREME_CHECK(started_ == buckets_.count(), "{} of {} buckets were filled", started_, buckets_.count());
   buffer_sync_->start();
   message_pending_.wait();
@@ -219,7 +219,7 @@ StepResult AllReduce::finish() {
   buffer_sync_->apply();
   ++at_.version;
   update_learners({.after = at_, .updated = all.samples > 0, .input = input});
-  return {.version = at_.version, .counted = true, .stop = all.stop, .regroup = all.regroup};
+  return {.oldest = at_.version, .newest = at_.version, .stop = all.stop, .regroup = all.regroup};
 }
 
 AllReduce::Message AllReduce::read_message() const {

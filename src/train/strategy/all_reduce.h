@@ -51,7 +51,7 @@ class AllReduce final : public Strategy {
   std::span<float> gradient(std::size_t i) override { return gradients_[i]; }
   void add(std::size_t i) override;
   std::optional<std::span<float>> buffer_sums() override { return buffer_sync_->sums(); }
-  StepResult finish() override;
+  StepOutcome finish() override;
   void refresh() override {}  // the parameters are always up to date
   void leave() override;
   std::optional<TrainingState> state(const SaveRequest& request) override;

@@ -91,12 +91,12 @@ void LocalSgd::begin(const StepInfo& info) {
   own_.clear();
 }
 
-StepResult LocalSgd::finish() {
+StepOutcome LocalSgd::finish() {
   take_own_step();
   stop_wanted_ = stop_wanted_ || info_.stop;
   regroup_wanted_ = info_.regroup;
   ++at_.version;
-  StepResult done{.version = at_.version};
+  StepOutcome done = StepOutcome::at(at_.version);
   if (++since_ >= options_.choice.steps) {
     done.stop = average();
     done.regroup = flat_[flat_.size() - 2] > 0;

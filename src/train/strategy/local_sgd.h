@@ -40,7 +40,7 @@ class LocalSgd final : public Strategy {
   void begin(const StepInfo& info) override;
   std::span<float> gradient(std::size_t i) override { return gradients_[i]; }
   void add(std::size_t /*i*/) override {}
-  StepResult finish() override;
+  StepOutcome finish() override;
 
   /// Shows what all agreed on when they met last, until the next step begins, which goes on from this worker's own.
   void refresh() override;

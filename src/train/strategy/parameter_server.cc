@@ -57,7 +57,7 @@ Step ParameterServer::sync_state(const Restore& restore) {
   } else if (!load_status.complete()) {
     await_values();
   }
-  const ps::StepOutcome pulled = client_->pull();
+  const StepOutcome pulled = client_->pull();
   const bool must_be_whole = options_.consistency.synchronous() && options_.consistency.backup_workers == 0;
   at_ = {.fresh = false,
          .version = must_be_whole && !pulled.whole() ? complete_step(pulled.oldest, restore) : pulled.newest};
@@ -178,25 +178,19 @@ std::span<float> ParameterServer::gradient(std::size_t i) { return client_->grad
 void ParameterServer::add(std::size_t i) {
   const auto full = buckets_.add(i);
   if (!full) return;
-  client_->push(buckets_.members(*full), {.step = info_.step,
-                                          .unit = info_.unit,
-                                          .lanes = info_.lanes,
-                                          .samples = info_.samples,
-                                          .lr = info_.lr,
-                                          .stop = info_.stop,
-                                          .regroup = info_.regroup});
+  client_->push(buckets_.members(*full), info_);
 }
 
-StepResult ParameterServer::finish() {
-  const ps::StepOutcome outcome = client_->finish();
+StepOutcome ParameterServer::finish() {
+  StepOutcome outcome = client_->finish();
   take_parameters();
   at_.version = outcome.newest;
-  const bool synchronous = options_.consistency.synchronous();
-  return {.version = outcome.newest,
-          .counted = outcome.counted,
-          .repeated = !synchronous && outcome.repeated,
-          .stop = outcome.stop,
-          .regroup = synchronous ? outcome.regroup : info_.regroup};
+  if (options_.consistency.synchronous()) {
+    outcome.repeated = false;  // its step was made, with or without it
+  } else {
+    outcome.regroup = info_.regroup;  // each for itself
+  }
+  return outcome;
 }
 
 void ParameterServer::refresh() {

@@ -41,7 +41,7 @@ class ParameterServer final : public Strategy {
   void begin(const StepInfo& info) override;
   std::span<float> gradient(std::size_t i) override;
   void add(std::size_t i) override;
-  StepResult finish() override;
+  StepOutcome finish() override;
   void refresh() override;
   void leave() override;
   std::optional<TrainingState> state(const SaveRequest& request) override;

@@ -9,29 +9,9 @@
 #include "trireme/model.h"
 #include "trireme/trainer.h"
 
-#include "base/lanes.h"
+#include "base/step.h"
 
 namespace trireme {
-
-/// What a step's gradients stand for.
-struct StepInfo {
-  Step step = 0;           ///< steps this worker has finished
-  std::uint64_t unit = 0;  ///< leased work: which piece it is, step * lanes + lane
-  LaneRange lanes;         ///< whose gradients this worker sums
-  double samples = 0;      ///< in these lanes
-  double lr = 0;
-  bool stop = false;     ///< this worker wants everybody to stop after this step
-  bool regroup = false;  ///< this worker wants everybody to meet in the next view after this step
-};
-
-/// How a step ended.
-struct StepResult {
-  Step version = 0;       ///< steps the parameters have seen, by this worker's knowledge
-  bool counted = true;    ///< false: this worker's gradients came too late to count
-  bool repeated = false;  ///< leased work: it had taken effect before, this time it changed nothing
-  bool stop = false;      ///< end now; in synchronous modes all workers are told after the same step
-  bool regroup = false;   ///< meet in the next view now; all workers are told after the same step
-};
 
 /// How far a worker has got.
 struct Position {
@@ -103,7 +83,7 @@ class Strategy {
   virtual std::optional<std::span<float>> buffer_sums() { return std::nullopt; }
 
   /// Waits until the update is made; the parameters are then new. Throws PeerLost, Timeout.
-  virtual StepResult finish() = 0;
+  virtual StepOutcome finish() = 0;
 
   /// Brings the parameters up to date without contributing: before an evaluation. By the chief alone, also after
   /// `leave`.

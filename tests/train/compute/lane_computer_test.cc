@@ -23,7 +23,7 @@ class Kept final : public Strategy {
     return {gradients_[i].data_ptr<float>(), static_cast<std::size_t>(gradients_[i].numel())};
   }
   void add(std::size_t i) override { added_.push_back(i); }
-  StepResult finish() override { return {}; }
+  StepOutcome finish() override { return {}; }
   void refresh() override {}
   void leave() override {}
   void interrupt(const std::string& /*reason*/) override {}

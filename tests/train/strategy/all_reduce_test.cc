@@ -84,8 +84,8 @@ TEST(AllReduce, NumberOfBucketsDoesNotChangeTheBits) {
           for (float& value : strategy.gradient(parameter)) value = static_cast<float>(step + parameter + job.rank());
           strategy.add(parameter);
         }
-        const StepResult done = strategy.finish();
-        EXPECT_EQ(done.version, step + 1);
+        const StepOutcome done = strategy.finish();
+        EXPECT_EQ(done.newest, step + 1);
         EXPECT_FALSE(done.stop);
       }
       strategy.leave();
@@ -172,7 +172,7 @@ TEST(AllReduce, StepWithoutSamplesChangesNothing) {
     const std::string before = hash_parameters(*model.module);
     strategy.begin({.step = 0, .samples = 0, .lr = 0.1});
     for (std::size_t i = 2; i-- > 0;) strategy.add(i);
-    EXPECT_EQ(strategy.finish().version, 1u);
+    EXPECT_EQ(strategy.finish().newest, 1u);
     EXPECT_EQ(hash_parameters(*model.module), before);
     strategy.leave();
     job.session().membership().leave();

@@ -31,7 +31,7 @@ struct Toy : torch::nn::Module {
 };
 
 /// One step with a gradient that is `value` everywhere, for one sample.
-StepResult take_step(Strategy& strategy, float value, double lr = 0.1, bool stop = false, double samples = 1) {
+StepOutcome take_step(Strategy& strategy, float value, double lr = 0.1, bool stop = false, double samples = 1) {
   strategy.begin({.samples = samples, .lr = lr, .stop = stop});
   std::ranges::fill(strategy.gradient(0), value);
   strategy.add(0);
@@ -179,8 +179,8 @@ TEST(LocalSgd, WorkersStopTogetherAtASynchronisation) {
   run_toys(3, {.choice = {.steps = 4}}, [](LocalSgd& strategy, Toy&, Rank rank) {
     std::vector<Step> stopped;
     for (Step step = 1; step <= 8; ++step) {
-      const StepResult done = take_step(strategy, 1, 0.1, /*stop=*/rank == 1 && step == 2);
-      EXPECT_EQ(done.version, step);
+      const StepOutcome done = take_step(strategy, 1, 0.1, /*stop=*/rank == 1 && step == 2);
+      EXPECT_EQ(done.newest, step);
       if (done.stop) stopped.push_back(step);
     }
     EXPECT_EQ(stopped, (std::vector<Step>{4, 8}));
