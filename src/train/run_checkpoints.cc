@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/list.h"
+#include "tensor/host_memory.h"
 #include "tensor/torch_dtype.h"
 
 namespace trireme {
@@ -89,7 +90,7 @@ void RunCheckpoints::write(const WriterPlace& place, const TrainingState& state,
   // Worker r's share is the r-th of equal runs of all bytes, one tensor after the other.
   const std::uint64_t begin = total * place.rank / place.workers;
   const std::uint64_t end = total * (place.rank + 1) / place.workers;
-  std::vector<torch::Tensor> on_host;  // kept until they are copied
+  std::vector<torch::Tensor> held;  // until they are copied
   std::vector<checkpoint::Piece> pieces;
   std::uint64_t position = 0;
   for (const NamedParameter& piece : state.tensors) {
@@ -98,9 +99,8 @@ void RunCheckpoints::write(const WriterPlace& place, const TrainingState& state,
     const std::uint64_t to = std::clamp(end, position, position + bytes) - position;
     position += bytes;
     if (from == to) continue;
-    on_host.push_back(piece.tensor.detach().to(torch::kCPU).contiguous());
-    const auto* data = static_cast<const std::byte*>(on_host.back().data_ptr());
-    pieces.push_back({.tensor = piece.name, .offset = from, .bytes = {data + from, to - from}});
+    const torch::Tensor& host = held.emplace_back(on_host(piece.tensor));
+    pieces.push_back({.tensor = piece.name, .offset = from, .bytes = bytes_of(host).subspan(from, to - from)});
   }
   alone_ = parts == 1;
   bytes_ = total + elsewhere;
@@ -148,8 +148,8 @@ std::optional<RunCheckpoints::Restored> RunCheckpoints::restore(const std::vecto
           "optimizer?",
           newest->string(), piece.name, there == nullptr ? "missing" : "of another shape or type");
     }
-    torch::Tensor host = piece.tensor.detach().to(torch::kCPU).contiguous();
-    saved.read(piece.name, 0, {static_cast<std::byte*>(host.data_ptr()), host.nbytes()});
+    torch::Tensor host = on_host(piece.tensor);
+    saved.read(piece.name, 0, bytes_of(host));
     torch::Tensor target = piece.tensor;
     if (host.data_ptr() != target.data_ptr()) target.copy_(host);
   }

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/random.h"
+#include "tensor/host_memory.h"
 
 namespace trireme {
 namespace {
@@ -92,8 +93,7 @@ void AllReduce::update_learners(const StepChange& change) {
     std::vector<torch::Tensor> buffers;  // kept until they are copied
     for (const std::span<float> sums : gradients_) parts.push_back(std::as_bytes(sums));
     for (const torch::Tensor& buffer : model_.module->buffers()) {
-      buffers.push_back(buffer.detach().to(torch::kCPU).contiguous());
-      parts.emplace_back(static_cast<const std::byte*>(buffers.back().data_ptr()), buffer.nbytes());
+      parts.push_back(bytes_of(buffers.emplace_back(on_host(buffer))));
     }
     learners_.add(change, parts);
   }
