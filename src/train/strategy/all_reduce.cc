@@ -23,7 +23,7 @@ AllReduce::AllReduce(JobSession& job, AllReduceOptions options)
 void AllReduce::attach(const Model& model) {
   model_ = model;
   parameters_ = HostParameters(*model.module, options_.update);
-  buckets_ = Buckets(parameters_.elements(), options_.bucket_bytes);
+  buckets_ = Buckets(parameters_.elements(), {.bytes = options_.bucket_bytes});
 }
 
 // ---- Learners: workers that are about to take part.
@@ -155,45 +155,35 @@ std::vector<NamedParameter> AllReduce::tensors() {
 }
 
 void AllReduce::allocate_buckets() {
-  const auto floats_of = [&](std::size_t bucket) {
-    std::size_t floats = 0;
-    for (const std::uint32_t i : buckets_.members(bucket)) floats += parameters_.elements()[i];
-    return floats;
-  };
   std::size_t total = 0;
-  for (std::size_t bucket = 0; bucket < buckets_.count(); ++bucket) total += whole_lines(floats_of(bucket));
+  for (std::size_t bucket = 0; bucket < buckets_.count(); ++bucket) total += whole_lines(buckets_.elements(bucket));
   memory_ = ranks_->allocate(total * sizeof(float));
   bucket_memory_.clear();
   auto* next = reinterpret_cast<float*>(memory_.get());
   gradients_.resize(parameters_.size());
   for (std::size_t bucket = 0; bucket < buckets_.count(); ++bucket) {
-    bucket_memory_.emplace_back(next, floats_of(bucket));
-    reductions_.emplace_back(*ranks_, options_.codec, floats_of(bucket), reduce_);
-    float* at = next;
+    const std::span<float> memory = bucket_memory_.emplace_back(next, buckets_.elements(bucket));
+    reductions_.emplace_back(*ranks_, options_.codec, memory.size(), reduce_);
     for (const std::uint32_t i : buckets_.members(bucket)) {
-      gradients_[i] = {at, parameters_.elements()[i]};
-      at += gradients_[i].size();
+      gradients_[i] = memory.subspan(buckets_.offset(i) - buckets_.first(bucket), parameters_.elements()[i]);
     }
-    next += whole_lines(floats_of(bucket));
+    next += whole_lines(buckets_.elements(bucket));
   }
 }
 
 void AllReduce::begin(const StepInfo& info) {
   info_ = info;
   buckets_.begin();
-  full_.assign(buckets_.count(), false);
   started_ = 0;
   message_ = {static_cast<float>(info.samples), info.stop ? 1.0f : 0.0f, info.regroup ? 1.0f : 0.0f};
   message_pending_ = collective::PendingOperation(*ranks_, collective::all_reduce(std::span<float>(message_)));
 }
 
 void AllReduce::add(std::size_t i) {
-  const auto full = buckets_.add(i);
-  if (!full) return;
-  full_[*full] = true;
+  buckets_.add(i);
   // In the order of buckets, not of their completion: that may differ between workers (an unused parameter, a lane
   // without samples), and operations are matched by their request.
-  for (; started_ < full_.size() && full_[started_]; ++started_) {
+  for (; started_ < buckets_.count() && buckets_.full(started_); ++started_) {
     reductions_[started_].start(bucket_memory_[started_], mix_seed(at_.version, started_),
                                 fmt::format("bucket {}", started_));
   }

@@ -11,7 +11,7 @@
 #include "collective/compressed_reduce.h"
 #include "collective/pending_operation.h"
 #include "job/job_session.h"
-#include "train/compute/buckets.h"
+#include "tensor/buckets.h"
 #include "train/strategy/buffer_sync.h"
 #include "train/strategy/catch_up_client.h"
 #include "train/strategy/catch_up_server.h"
@@ -87,7 +87,6 @@ class AllReduce final : public Strategy {
   std::vector<std::span<float>> gradients_;      // by parameter
   std::optional<BufferSync> buffer_sync_;
   StepInfo info_;
-  std::vector<bool> full_;  // by bucket
   Position at_;
   std::size_t started_ = 0;  // buckets on their way in this step
   std::array<float, kMessageFloats> message_{};

@@ -44,7 +44,7 @@ void ParameterServer::attach(const Model& model) {
         "the model has buffers (batch-norm statistics): each worker keeps its own, the chief's are evaluated and saved",
         {{"buffers", model.module->buffers().size()}});
   }
-  buckets_ = Buckets(elements, options_.bucket_bytes);
+  buckets_ = Buckets(elements, {.bytes = options_.bucket_bytes});
 }
 
 // ---- Views.
@@ -176,9 +176,9 @@ void ParameterServer::begin(const StepInfo& info) {
 std::span<float> ParameterServer::gradient(std::size_t i) { return client_->gradients(static_cast<std::uint32_t>(i)); }
 
 void ParameterServer::add(std::size_t i) {
-  const auto full = buckets_.add(i);
-  if (!full) return;
-  client_->push(buckets_.members(*full), info_);
+  buckets_.add(i);
+  const std::size_t bucket = buckets_.bucket_of(i);
+  if (buckets_.full(bucket)) client_->push(buckets_.members(bucket), info_);
 }
 
 StepOutcome ParameterServer::finish() {

@@ -6,7 +6,7 @@
 #include "base/mutex.h"
 #include "job/job_session.h"
 #include "ps/client.h"
-#include "train/compute/buckets.h"
+#include "tensor/buckets.h"
 #include "train/strategy/strategy.h"
 
 namespace trireme {
