@@ -100,9 +100,8 @@ class Trainer::Run final : public TrainControl {
   /// What needs none of the others; once.
   void prepare() {
     if (strategy_) return;
-    strategy_ = make_strategy(job_, options_, checkpoints_.every());
+    strategy_ = make_strategy(job_, model_, options_, checkpoints_.every());
     failure_watch_.emplace(job_, *strategy_);
-    strategy_->attach(model_);
     computer_.emplace(model_, options_, train_->sample_shape());
   }
 

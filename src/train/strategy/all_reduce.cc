@@ -17,14 +17,13 @@ std::size_t whole_lines(std::size_t floats) { return (floats + kLineFloats - 1) 
 
 }  // namespace
 
-AllReduce::AllReduce(JobSession& job, AllReduceOptions options)
-    : job_(job), options_(std::move(options)), learners_(job.endpoint(), job.place().bits_per_second) {}
-
-void AllReduce::attach(const Model& model) {
-  model_ = model;
-  parameters_ = HostParameters(*model.module, options_.update);
-  buckets_ = Buckets(parameters_.elements(), {.bytes = options_.bucket_bytes});
-}
+AllReduce::AllReduce(JobSession& job, const Model& model, AllReduceOptions options)
+    : job_(job),
+      options_(std::move(options)),
+      model_(model),
+      parameters_(*model.module, options_.update),
+      buckets_(parameters_.elements(), {.bytes = options_.bucket_bytes}),
+      learners_(job.endpoint(), job.place().bits_per_second) {}
 
 // ---- Learners: workers that are about to take part.
 

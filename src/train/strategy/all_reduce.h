@@ -41,10 +41,9 @@ struct AllReduceOptions {
 /// copy of the state, and then makes the others' steps on it until it takes part.
 class AllReduce final : public Strategy {
  public:
-  /// `job` outlives this object.
-  AllReduce(JobSession& job, AllReduceOptions options);
+  /// Talks to nobody yet. `job` outlives this object. Throws InvalidArgument as HostParameters.
+  AllReduce(JobSession& job, const Model& model, AllReduceOptions options);
 
-  void attach(const Model& model) override;
   void catch_up() override;
   Step sync_state(const Restore& restore) override;
   void begin(const StepInfo& info) override;

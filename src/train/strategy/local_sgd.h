@@ -29,10 +29,9 @@ struct LocalSgdOptions {
 /// Workers take the same number of steps and stop together: who wants to stop says so when they meet.
 class LocalSgd final : public Strategy {
  public:
-  /// `ranks` are the job's workers; it outlives this object.
-  LocalSgd(collective::Communicator& ranks, LocalSgdOptions options);
-
-  void attach(const Model& model) override;
+  /// Talks to nobody yet. `ranks` are the job's workers; it outlives this object. Throws InvalidArgument as
+  /// HostParameters.
+  LocalSgd(collective::Communicator& ranks, const Model& model, LocalSgdOptions options);
 
   /// Goes on from what all agreed on when they met last: steps that a worker has taken alone since then are taken
   /// again.
@@ -67,7 +66,7 @@ class LocalSgd final : public Strategy {
   LocalSgdOptions options_;
   Model model_;
   HostParameters parameters_;
-  std::optional<ModelBuffers> buffers_;
+  ModelBuffers buffers_;
   std::vector<std::vector<float>> gradients_;    // by parameter
   std::vector<std::vector<float>> agreed_;       // by parameter: common to all since they met; the centre
   std::vector<std::vector<float>> outer_state_;  // by parameter

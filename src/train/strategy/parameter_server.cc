@@ -15,20 +15,8 @@ constexpr auto kRestoreTime = 600s;  // the chief reads a checkpoint; the master
 
 }  // namespace
 
-ParameterServer::ParameterServer(JobSession& job, ParameterServerOptions options) : job_(job), options_(options) {}
-
-ParameterServer::~ParameterServer() {
-  if (!adopted_) return;
-  torch::NoGradGuard no_grad;
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    torch::Tensor& tensor = parameters_[i].tensor;
-    const bool ours = tensor.is_cpu() && tensor.data_ptr() == host_view(i).data_ptr();
-    if (ours) tensor.set_data(tensor.detach().clone());
-  }
-}
-
-void ParameterServer::attach(const Model& model) {
-  model_ = model;
+ParameterServer::ParameterServer(JobSession& job, const Model& model, ParameterServerOptions options)
+    : job_(job), options_(std::move(options)), model_(model) {
   std::vector<std::size_t> elements;
   for (const NamedParameter& parameter : trainable_parameters(*model.module)) {
     if (parameter.tensor.scalar_type() != torch::kFloat32) {
@@ -45,6 +33,16 @@ void ParameterServer::attach(const Model& model) {
         {{"buffers", model.module->buffers().size()}});
   }
   buckets_ = Buckets(elements, {.bytes = options_.bucket_bytes});
+}
+
+ParameterServer::~ParameterServer() {
+  if (!adopted_) return;
+  torch::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    torch::Tensor& tensor = parameters_[i].tensor;
+    const bool ours = tensor.is_cpu() && tensor.data_ptr() == host_view(i).data_ptr();
+    if (ours) tensor.set_data(tensor.detach().clone());
+  }
 }
 
 // ---- Views.

@@ -31,12 +31,13 @@ struct ParameterServerOptions {
 /// Checkpoints: each server writes what it holds, if all of them know where to; else the chief fetches it all.
 class ParameterServer final : public Strategy {
  public:
-  ParameterServer(JobSession& job, ParameterServerOptions options);
+  /// Talks to nobody yet. `job` outlives this object. Throws InvalidArgument if the model has nothing to train, or
+  /// parameters that are not float32.
+  ParameterServer(JobSession& job, const Model& model, ParameterServerOptions options);
 
   /// Gives the module parameters of its own again, with their last values.
   ~ParameterServer() override;
 
-  void attach(const Model& model) override;
   Step sync_state(const Restore& restore) override;
   void begin(const StepInfo& info) override;
   std::span<float> gradient(std::size_t i) override;
