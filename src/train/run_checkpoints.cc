@@ -40,10 +40,10 @@ void RunCheckpoints::save(Strategy& strategy, Step step) {
   if (!files_) return;
   const auto began = Deadline::Clock::now();
   WriterPlace place = chief_alone();
-  const SaveRequest request{.step = step,
-                            .saved = saved_,
-                            .attempt = place.attempt,
-                            .bytes_per_second = options_.checkpoint.bytes_per_second};
+  const CheckpointRequest request{.step = step,
+                                  .saved = saved_,
+                                  .attempt = place.attempt,
+                                  .bytes_per_second = options_.checkpoint.bytes_per_second};
   const auto state = files_->may_begin(step) ? strategy.state(request) : std::nullopt;
   if (!state) return;
   // A worker that was not told where the run's files go has a folder of its own, or none.

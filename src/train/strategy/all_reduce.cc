@@ -142,7 +142,7 @@ Step AllReduce::sync_state(const Restore& restore) {
   return at_.version;
 }
 
-std::optional<TrainingState> AllReduce::state(const SaveRequest& request) {
+std::optional<TrainingState> AllReduce::state(const CheckpointRequest& request) {
   if (request.saved == at_.version) return std::nullopt;
   return TrainingState{.at = at_, .tensors = tensors()};
 }

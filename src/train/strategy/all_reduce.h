@@ -53,7 +53,7 @@ class AllReduce final : public Strategy {
   StepOutcome finish() override;
   void refresh() override {}  // the parameters are always up to date
   void leave() override;
-  std::optional<TrainingState> state(const SaveRequest& request) override;
+  std::optional<TrainingState> state(const CheckpointRequest& request) override;
   void interrupt(const std::string& reason) override;
   std::optional<Communication> communication() const override;
 

@@ -70,7 +70,7 @@ Step LocalSgd::sync_state(const Restore& restore) {
   return at_.version;
 }
 
-std::optional<TrainingState> LocalSgd::state(const SaveRequest& request) {
+std::optional<TrainingState> LocalSgd::state(const CheckpointRequest& request) {
   if (since_ > 0 || request.saved == agreed_at_.version) return std::nullopt;
   TrainingState state{.at = agreed_at_, .tensors = parameters_.state(), .same_everywhere = false};
   for (NamedParameter& piece : non_trainable_state(*model_.module)) state.tensors.push_back(std::move(piece));

@@ -48,7 +48,7 @@ class LocalSgd final : public Strategy {
   void leave() override;
 
   /// Only when the workers have just met. The state of the optimizer is this worker's own.
-  std::optional<TrainingState> state(const SaveRequest& request) override;
+  std::optional<TrainingState> state(const CheckpointRequest& request) override;
   void interrupt(const std::string& reason) override { ranks_.abort(reason); }
   std::optional<Communication> communication() const override;
 

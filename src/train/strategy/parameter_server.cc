@@ -219,7 +219,7 @@ void ParameterServer::interrupt(const std::string& reason) {
 
 // ---- Checkpoints.
 
-std::optional<TrainingState> ParameterServer::state(const SaveRequest& request) {
+std::optional<TrainingState> ParameterServer::state(const CheckpointRequest& request) {
   if (!job_.chief()) return std::nullopt;
   const std::optional<Step> version = version_to_save(request);
   if (!version) return std::nullopt;
@@ -227,7 +227,7 @@ std::optional<TrainingState> ParameterServer::state(const SaveRequest& request) 
 }
 
 /// In ssp and asp it is what all units together have made, if nobody is at work.
-std::optional<Step> ParameterServer::version_to_save(const SaveRequest& request) {
+std::optional<Step> ParameterServer::version_to_save(const CheckpointRequest& request) {
   Step version = request.step;
   if (!options_.consistency.synchronous()) {
     const ps::LoadStatus load_status = client_->load_status();
@@ -241,7 +241,7 @@ std::optional<Step> ParameterServer::version_to_save(const SaveRequest& request)
   return request.saved == steps_of(version) ? std::nullopt : std::optional(version);
 }
 
-std::optional<TrainingState> ParameterServer::save_on_servers(Step version, const SaveRequest& request) {
+std::optional<TrainingState> ParameterServer::save_on_servers(Step version, const CheckpointRequest& request) {
   const auto outcome =
       client_->save({.version = version, .attempt = request.attempt, .bytes_per_second = request.bytes_per_second});
   if (!outcome.problem.empty()) {

@@ -45,7 +45,7 @@ class ParameterServer final : public Strategy {
   StepOutcome finish() override;
   void refresh() override;
   void leave() override;
-  std::optional<TrainingState> state(const SaveRequest& request) override;
+  std::optional<TrainingState> state(const CheckpointRequest& request) override;
   void interrupt(const std::string& reason) override;
   std::optional<Communication> communication() const override;
 
@@ -55,8 +55,8 @@ class ParameterServer final : public Strategy {
   void provide(const Restore& restore, bool untouched);
   void await_values();
   Step complete_step(Step oldest, const Restore& restore);
-  std::optional<Step> version_to_save(const SaveRequest& request);
-  std::optional<TrainingState> save_on_servers(Step version, const SaveRequest& request);
+  std::optional<Step> version_to_save(const CheckpointRequest& request);
+  std::optional<TrainingState> save_on_servers(Step version, const CheckpointRequest& request);
   std::optional<TrainingState> fetch_state(Step version);
   std::vector<NamedParameter> tensors_of(ps::TablesState& state) const;
   std::vector<NamedParameter> tensors_elsewhere() const;

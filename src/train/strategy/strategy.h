@@ -32,7 +32,7 @@ struct TrainingState {
 };
 
 /// What a checkpoint is wanted of.
-struct SaveRequest {
+struct CheckpointRequest {
   Step step = 0;              ///< leased work: no matter; all that was made is wanted
   std::optional<Step> saved;  ///< the last that was saved: nothing is to be done for it again
   std::string attempt;        ///< see checkpoint::PartInfo; for those who write parts elsewhere
@@ -80,7 +80,7 @@ class Strategy : public GradientSink {
   /// Returns what the checkpoint holds; nullopt if this is no moment for one, or it was saved, or it is another
   /// worker's business. Between steps; valid until the next call. Where others than workers hold some of it, they write
   /// that, if they can: they have begun when this returns. Throws PeerLost, Timeout, StaleView.
-  virtual std::optional<TrainingState> state(const SaveRequest& request) = 0;
+  virtual std::optional<TrainingState> state(const CheckpointRequest& request) = 0;
 
   /// Makes a wait in progress, and each later one in this view, throw PeerLost that gives `reason`. From any thread;
   /// does not block.
