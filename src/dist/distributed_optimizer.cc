@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
-#include "dist/gradient_pieces.h"
+#include "dist/gradient_buckets.h"
 #include "dist/world.h"
 #include "tensor/gradient_hook.h"
 
@@ -77,7 +77,7 @@ class DistributedOptimizer::Impl {
   std::vector<torch::Tensor> parameters_;
   std::vector<std::uint32_t> passes_;  // by parameter: backward passes since the last step
   bool synchronized_ = false;          // nothing was added to gradients since
-  GradientPieces pieces_;
+  GradientBuckets buckets_;
   std::shared_ptr<Shared> shared_;
   std::vector<std::shared_ptr<torch::autograd::Node>> hooks_;
 };
@@ -90,8 +90,8 @@ DistributedOptimizer::Impl::Impl(World& world, torch::optim::Optimizer& optimize
       channel_(world, "optimizer"),
       parameters_(agree_on(parameters)),
       passes_(parameters_.size(), 0),
-      pieces_(channel_.negotiation(), parameters_,
-              {.compression = options.compression, .op = options.op, .piece_bytes = options.piece_bytes}),
+      buckets_(channel_.negotiation(), parameters_,
+               {.compression = options.compression, .op = options.op, .bucket_bytes = options.piece_bytes}),
       shared_(std::make_shared<Shared>(Shared{this})) {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     hooks_.push_back(after_accumulation(parameters_[i], [shared = std::weak_ptr(shared_), i] {
@@ -117,13 +117,13 @@ void DistributedOptimizer::Impl::on_gradient(std::size_t i) {
         "accumulate to how many there are",
         names_[i], options_.accumulate);
   }
-  pieces_.add(i);
+  buckets_.add(i);
 }
 
 void DistributedOptimizer::Impl::synchronize() {
   if (synchronized_) return;
   std::ranges::fill(passes_, 0u);
-  pieces_.finish();
+  buckets_.finish();
   synchronized_ = true;
 }
 
@@ -135,7 +135,7 @@ void DistributedOptimizer::Impl::step() {
 }
 
 void DistributedOptimizer::Impl::zero_grad() {
-  if (pieces_.on_their_way()) {
+  if (buckets_.on_their_way()) {
     fail<InvalidArgument>(
         "zero_grad() between backward() and step(): gradients are on their way; call it after step()");
   }

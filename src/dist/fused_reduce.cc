@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "collective/reduction.h"
+#include "tensor/host_memory.h"
 #include "tensor/torch_dtype.h"
 
 namespace trireme::dist {
@@ -36,7 +37,7 @@ FusedBuffer::FusedBuffer(const std::vector<torch::Tensor>& in, const std::vector
     : out_(out), options_(options) {
   torch::NoGradGuard no_grad;
   if (in.size() == 1) {
-    flat_ = in.front().detach().to(torch::kCPU).contiguous();
+    flat_ = on_host(in.front());
     const bool own_memory = flat_.data_ptr() == in.front().data_ptr();
     if (own_memory && out.front().data_ptr() != in.front().data_ptr()) flat_ = flat_.clone();
     flat_ = flat_.view({-1});

@@ -11,6 +11,8 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "dist/fused_reduce.h"
+#include "tensor/broadcast.h"
+#include "tensor/host_memory.h"
 #include "tensor/torch_dtype.h"
 
 namespace trireme::dist {
@@ -18,14 +20,11 @@ namespace {
 
 using Kind = OpRequest::Kind;
 
-collective::Array bytes_of(torch::Tensor& tensor) { return {DType::kU8, tensor.data_ptr(), tensor.nbytes()}; }
+collective::Array array_of(torch::Tensor& tensor) { return {DType::kU8, tensor.data_ptr(), tensor.nbytes()}; }
 
-collective::ConstArray bytes_of(const torch::Tensor& tensor) {
+collective::ConstArray array_of(const torch::Tensor& tensor) {
   return {DType::kU8, tensor.data_ptr(), tensor.nbytes()};
 }
-
-/// The same values in memory that can be sent: the tensor's own where that will do.
-torch::Tensor on_host(const torch::Tensor& tensor) { return tensor.detach().to(torch::kCPU).contiguous(); }
 
 void check_defined(const torch::Tensor& tensor, const char* call) {
   if (!tensor.defined()) fail<InvalidArgument>("{} of a tensor that is not defined", call);
@@ -189,7 +188,7 @@ torch::Tensor World::all_gather(const torch::Tensor& tensor, const std::string& 
   }
   torch::Tensor all = rows.make(total, tensor);
   const torch::Tensor mine = on_host(tensor);
-  impl_->ranks.run(collective::all_gather(bytes_of(mine), bytes_of(all), std::move(counts)));
+  impl_->ranks.run(collective::all_gather(array_of(mine), array_of(all), std::move(counts)));
   return all.to(tensor.device());
 }
 
@@ -215,9 +214,7 @@ void World::broadcast_(torch::Tensor tensor, Rank root, const std::string& name)
     fail<InvalidArgument>("broadcast '{}' from rank {}, which has joined and has nothing to say: name another root",
                           name, root);
   }
-  torch::Tensor flat = on_host(tensor);
-  impl_->ranks.run(collective::broadcast(bytes_of(flat), root));
-  if (flat.data_ptr() != tensor.data_ptr()) tensor.detach().copy_(flat);
+  broadcast_tensor(impl_->ranks, std::move(tensor), root);
 }
 
 World::Received World::all_to_all(const torch::Tensor& tensor, std::vector<std::int64_t> rows_to,
@@ -251,7 +248,7 @@ World::Received World::all_to_all(const torch::Tensor& tensor, std::vector<std::
   }
   torch::Tensor arrived = rows.make(total, tensor);
   const torch::Tensor mine = on_host(tensor);
-  impl_->ranks.run(collective::all_to_all(bytes_of(mine), bytes_of(arrived), std::move(to), std::move(from)));
+  impl_->ranks.run(collective::all_to_all(array_of(mine), array_of(arrived), std::move(to), std::move(from)));
   received.tensor = arrived.to(tensor.device());
   return received;
 }

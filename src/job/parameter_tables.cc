@@ -61,7 +61,10 @@ class ParameterTables::Impl {
 
   void push(const PushOptions& options) {
     if (pushed_) fail<InvalidArgument>("the last push was not waited for: call wait() first");
-    pushed_ = Push{.options = options, .step = synchronous() ? version_ : clock_, .unit = next_unit()};
+    pushed_ = StepInfo{.step = synchronous() ? version_ : clock_,
+                       .unit = next_unit(),
+                       .samples = options.samples,
+                       .lr = options.lr > 0 ? options.lr : options_.lr};
     try {
       send();
     } catch (const std::exception& problem) {  // `wait` continues with the others, and sends it again
@@ -115,12 +118,6 @@ class ParameterTables::Impl {
 
    private:
     JobSession& job_;
-  };
-
-  struct Push {
-    PushOptions options;
-    Step step = 0;  // the version that the gradients were computed on (bsp), or this worker's clock
-    std::uint64_t unit = 0;
   };
 
   bool synchronous() const { return options_.consistency.synchronous(); }
@@ -238,14 +235,10 @@ class ParameterTables::Impl {
   void take(const StepOutcome& outcome) { version_ = synchronous() ? outcome.oldest : outcome.newest; }
 
   void send() {
-    const LaneRange lanes = job_.view().deal(lanes_)[job_.rank()];
-    client_->push(all_, {.step = pushed_->step,
-                         .unit = pushed_->unit,
-                         .lanes = lanes,
-                         .samples = pushed_->options.samples,
-                         .lr = pushed_->options.lr > 0 ? pushed_->options.lr : options_.lr,
-                         .stop = synchronous() && job_.stop_requested(),
-                         .regroup = job_.regroup_wanted()});
+    pushed_->lanes = job_.view().deal(lanes_)[job_.rank()];
+    pushed_->stop = synchronous() && job_.stop_requested();
+    pushed_->regroup = job_.regroup_wanted();
+    client_->push(all_, *pushed_);
   }
 
   StepOutcome finish() {
@@ -278,8 +271,8 @@ class ParameterTables::Impl {
   Step version_ = 0;     // of the parameters that are here
   Step clock_ = 0;       // pushes of this worker
   std::uint64_t first_member_ = 0;
-  std::optional<Push> pushed_;  // and not waited for
-  Mutex mutex_;                 // for the job's failure; only the caller's thread sets the client
+  std::optional<StepInfo> pushed_;  // and not waited for
+  Mutex mutex_;                     // for the job's failure; only the caller's thread sets the client
   std::unique_ptr<Client> client_;
   FailureHook failure_hook_{*this};  // last: destroyed first, also if the constructor throws
 };

@@ -16,12 +16,12 @@ constexpr std::size_t kBlock = 4096;  // floats: the sum of a block stays in the
 
 /// What a gradient adds to the history of a chunk. In one view nobody but one primary makes updates, and each unit or
 /// step once: no two different gradients add the same.
-std::uint64_t digest(std::uint64_t history, const Contribution& contribution) {
-  const std::uint64_t lanes = (std::uint64_t{contribution.lanes.first} << 32) | contribution.lanes.count;
-  const std::uint64_t what = mix_seed(contribution.step, contribution.unit, mix_seed(lanes, contribution.view));
+std::uint64_t digest(std::uint64_t history, const ChunkRequest& request) {
+  const std::uint64_t lanes = (std::uint64_t{request.info.lanes.first} << 32) | request.info.lanes.count;
+  const std::uint64_t what = mix_seed(request.info.step, request.info.unit, mix_seed(lanes, request.view));
   return mix_seed(
       history, what,
-      mix_seed(std::bit_cast<std::uint64_t>(contribution.samples), std::bit_cast<std::uint64_t>(contribution.lr)));
+      mix_seed(std::bit_cast<std::uint64_t>(request.info.samples), std::bit_cast<std::uint64_t>(request.info.lr)));
 }
 
 }  // namespace
@@ -32,58 +32,59 @@ Chunk::Chunk(const ChunkPolicy& policy, ChunkId id, std::span<float> parameters,
 
 // ---- Gradients.
 
-void Chunk::push(Contribution contribution) {
+void Chunk::push(ChunkRequest request) {
   const MutexLock lock(mutex_);
-  check_view(contribution.view);
-  check(contribution);
+  check_view(request.view);
+  check(request);
   if (policy_.consistency.synchronous()) {
-    push_synchronous(std::move(contribution));
+    push_synchronous(std::move(request));
   } else {
-    push_at_once(std::move(contribution));
+    push_at_once(std::move(request));
   }
   measure_spread();
 }
 
-void Chunk::check(const Contribution& contribution) const {
-  if (contribution.worker >= workers_.size()) {
-    fail<InvalidArgument>("worker {} pushes, but the job has {} workers", contribution.worker, workers_.size());
+void Chunk::check(const ChunkRequest& request) const {
+  if (request.worker >= workers_.size()) {
+    fail<InvalidArgument>("worker {} pushes, but the job has {} workers", request.worker, workers_.size());
   }
-  if (!is_subtree(policy_.lanes, contribution.lanes)) {
+  if (!is_subtree(policy_.lanes, request.info.lanes)) {
     fail<InvalidArgument>("worker {} pushes lanes {}..{} of {}, which is no subtree of the order of summation",
-                          contribution.worker, contribution.lanes.first, contribution.lanes.end(), policy_.lanes);
+                          request.worker, request.info.lanes.first, request.info.lanes.end(), policy_.lanes);
   }
-  optim::validate(optim::UpdateInput{.step = 1, .lr = contribution.lr, .gradient_scale = 1});
-  if (!(contribution.samples >= 0)) {
-    fail<InvalidArgument>("worker {} pushes a gradient of {} samples", contribution.worker, contribution.samples);
+  optim::validate(optim::UpdateInput{.step = 1, .lr = request.info.lr, .gradient_scale = 1});
+  if (!(request.info.samples >= 0)) {
+    fail<InvalidArgument>("worker {} pushes a gradient of {} samples", request.worker, request.info.samples);
   }
-  if (contribution.unit == ~std::uint64_t{0}) fail<InvalidArgument>("unit {} cannot be", contribution.unit);
+  if (request.info.unit == ~std::uint64_t{0}) fail<InvalidArgument>("unit {} cannot be", request.info.unit);
 }
 
-void Chunk::push_synchronous(Contribution contribution) {
-  if (contribution.step < version_) {  // late, or sent again
-    std::vector<DeferredReply> reply{answer(contribution, /*counted=*/false)};
+void Chunk::push_synchronous(ChunkRequest request) {
+  if (request.info.step < version_) {  // late, or sent again
+    std::vector<DeferredReply> reply{answer(request, /*counted=*/false)};
     return dispatch({}, std::move(reply));
   }
-  for (Contribution& other : waiting_) {
-    if (other.step != contribution.step) continue;
-    if (other.worker == contribution.worker) {  // sent again over a new connection: the old one's answer has no reader
-      other = std::move(contribution);
+  for (ChunkRequest& other : waiting_) {
+    if (other.info.step != request.info.step) continue;
+    if (other.worker == request.worker) {  // sent again over a new connection: the old one's answer has no reader
+      other = std::move(request);
       return;
     }
-    const bool overlap = other.lanes.first < contribution.lanes.end() && contribution.lanes.first < other.lanes.end();
+    const bool overlap =
+        other.info.lanes.first < request.info.lanes.end() && request.info.lanes.first < other.info.lanes.end();
     if (overlap) {
-      fail<InvalidArgument>("workers {} and {} both push lane {} of step {}", other.worker, contribution.worker,
-                            std::max(other.lanes.first, contribution.lanes.first), contribution.step);
+      fail<InvalidArgument>("workers {} and {} both push lane {} of step {}", other.worker, request.worker,
+                            std::max(other.info.lanes.first, request.info.lanes.first), request.info.step);
     }
   }
-  waiting_.push_back(std::move(contribution));
+  waiting_.push_back(std::move(request));
   finish_rounds();
 }
 
 /// All lanes are there; or only those of backup workers and of workers that have left are missing.
-bool Chunk::round_ready(std::span<const Contribution* const> round) const {
+bool Chunk::round_ready(std::span<const ChunkRequest* const> round) const {
   Lane covered = 0;
-  for (const Contribution* contribution : round) covered += contribution->lanes.count;  // they do not overlap
+  for (const ChunkRequest* request : round) covered += request->info.lanes.count;  // they do not overlap
   if (covered == policy_.lanes) return true;
   std::uint32_t missing = 0;
   bool all_stay = true;
@@ -92,7 +93,7 @@ bool Chunk::round_ready(std::span<const Contribution* const> round) const {
       all_stay = false;
       continue;
     }
-    const bool here = std::ranges::any_of(round, [&](const Contribution* c) { return c->worker == rank; });
+    const bool here = std::ranges::any_of(round, [&](const ChunkRequest* c) { return c->worker == rank; });
     missing += here ? 0 : 1;
   }
   const bool may_miss = policy_.consistency.backup_workers > 0 || !all_stay;
@@ -101,45 +102,45 @@ bool Chunk::round_ready(std::span<const Contribution* const> round) const {
 
 void Chunk::finish_rounds() {
   for (;;) {
-    std::vector<const Contribution*> round;
-    for (const Contribution& contribution : waiting_) {
-      if (contribution.step == version_) round.push_back(&contribution);
+    std::vector<const ChunkRequest*> round;
+    for (const ChunkRequest& request : waiting_) {
+      if (request.info.step == version_) round.push_back(&request);
     }
     if (round.empty() || !round_ready(round)) return;
-    std::ranges::sort(round, {}, [](const Contribution* contribution) { return contribution->lanes.first; });
+    std::ranges::sort(round, {}, [](const ChunkRequest* request) { return request->info.lanes.first; });
     auto forward = apply(round, 1.0);
     const bool due = policy_.snapshot_every > 0 && version_ % policy_.snapshot_every == 0;
     if (due || version_ == snapshot_wanted_) give_snapshot();  // before the next update can be made
     std::vector<DeferredReply> reply;
-    const bool regroup = std::ranges::any_of(round, &Contribution::regroup);
-    for (const Contribution* contribution : round) {
-      reply.push_back(answer(*contribution, /*counted=*/true));
-      reply.back().reply.regroup = regroup;
+    const bool regroup = std::ranges::any_of(round, [](const ChunkRequest* request) { return request->info.regroup; });
+    for (const ChunkRequest* request : round) {
+      reply.push_back(answer(*request, /*counted=*/true));
+      reply.back().outcome.regroup = regroup;
     }
-    std::erase_if(waiting_, [&](const Contribution& contribution)
-                                TRIREME_REQUIRES(mutex_) { return contribution.step < version_; });
+    std::erase_if(waiting_,
+                  [&](const ChunkRequest& request) TRIREME_REQUIRES(mutex_) { return request.info.step < version_; });
     dispatch(std::move(forward), std::move(reply));
   }
 }
 
-void Chunk::push_at_once(Contribution contribution) {
-  Worker& worker = workers_[contribution.worker];
-  const Step clock = advance(worker.clock, contribution.step);
-  const bool fresh = units_.insert(contribution.unit);
+void Chunk::push_at_once(ChunkRequest request) {
+  Worker& worker = workers_[request.worker];
+  const Step clock = advance(worker.clock, request.info.step);
+  const bool fresh = units_.insert(request.info.unit);
   std::optional<Forward> forward;
   if (fresh) {
     const double factor = staleness_factor(policy_.consistency, version_ - worker.seen);
-    const Contribution* one = &contribution;
+    const ChunkRequest* one = &request;
     forward = apply({&one, 1}, factor);
   }
-  const auto same_worker = [&](const Contribution& held) { return held.worker == contribution.worker; };
+  const auto same_worker = [&](const ChunkRequest& held) { return held.worker == request.worker; };
   std::erase_if(waiting_, same_worker);  // sent again over a new connection
   std::vector<DeferredReply> reply;
   if (may_go_on(policy_.consistency, clock, slowest_clock())) {
-    reply.push_back(answer(contribution, fresh));
+    reply.push_back(answer(request, fresh));
   } else {
-    contribution.counts = fresh;
-    waiting_.push_back(std::move(contribution));
+    request.counts = fresh;
+    waiting_.push_back(std::move(request));
   }
   dispatch(std::move(forward), std::move(reply));
   release_held();
@@ -148,7 +149,7 @@ void Chunk::push_at_once(Contribution contribution) {
 void Chunk::release_held() {
   const Step slowest = slowest_clock();
   std::vector<DeferredReply> reply;
-  std::erase_if(waiting_, [&](const Contribution& held) TRIREME_REQUIRES(mutex_) {
+  std::erase_if(waiting_, [&](const ChunkRequest& held) TRIREME_REQUIRES(mutex_) {
     if (!may_go_on(policy_.consistency, workers_[held.worker].clock.clock, slowest)) return false;
     reply.push_back(answer(held, held.counts));
     return true;
@@ -157,17 +158,17 @@ void Chunk::release_held() {
 }
 
 /// Makes one update; if there is a linked replica, returns what it needs to make the same.
-std::optional<Chunk::Forward> Chunk::apply(std::span<const Contribution* const> contributions, double factor) {
+std::optional<Chunk::Forward> Chunk::apply(std::span<const ChunkRequest* const> requests, double factor) {
   double samples = 0;
   std::vector<Partial> partials;
-  for (const Contribution* contribution : contributions) {
-    samples += contribution->samples;
-    stop_ = stop_ || contribution->stop;
-    history_ = digest(history_, *contribution);
-    partials.push_back({contribution->lanes, contribution->gradient});
+  for (const ChunkRequest* request : requests) {
+    samples += request->info.samples;
+    stop_ = stop_ || request->info.stop;
+    history_ = digest(history_, *request);
+    partials.push_back({request->info.lanes, request->gradient});
   }
   ++version_;
-  const Contribution& first = *contributions.front();
+  const ChunkRequest& first = *requests.front();
   const bool empty = samples <= 0;  // an empty last batch: a step, but nothing to learn from it
   if (!empty) ++updates_;
   const double scale = empty ? 1 : factor / samples;
@@ -178,20 +179,20 @@ std::optional<Chunk::Forward> Chunk::apply(std::span<const Contribution* const> 
                                  .version = version_,
                                  .empty = empty,
                                  .updates = updates_,
-                                 .lr = first.lr,
+                                 .lr = first.info.lr,
                                  .scale = scale,
                                  .stop = stop_,
                                  .history = history_},
                       .gradient = nullptr};
     if (!policy_.consistency.synchronous()) {
       forward->update.worker = workers_[first.worker].clock.member;
-      forward->update.step = first.step;
-      forward->update.unit = first.unit;
+      forward->update.step = first.info.step;
+      forward->update.unit = first.info.unit;
     }
     if (!empty) forward->gradient = policy_.pool->take(parameters_.size_bytes());
   }
   if (!empty) {
-    update_parameters({.step = updates_, .lr = first.lr, .gradient_scale = scale}, partials,
+    update_parameters({.step = updates_, .lr = first.info.lr, .gradient_scale = scale}, partials,
                       forward ? reinterpret_cast<float*>(forward->gradient.get()) : nullptr);
   }
   return forward;
@@ -219,17 +220,18 @@ void Chunk::update_parameters(const optim::UpdateInput& input, std::span<const P
 // ---- Answers.
 
 /// What the worker is told, now or when the replica has it; its copy is made now.
-DeferredReply Chunk::answer(const Contribution& contribution, bool counted) {
-  if (contribution.copy_to != nullptr) {
-    std::memcpy(contribution.copy_to, parameters_.data(), parameters_.size_bytes());
+DeferredReply Chunk::answer(const ChunkRequest& request, bool counted) {
+  if (request.copy_to != nullptr) {
+    std::memcpy(request.copy_to, parameters_.data(), parameters_.size_bytes());
   }
-  Worker& worker = workers_[contribution.worker];
+  Worker& worker = workers_[request.worker];
   worker.seen = version_;
-  if (contribution.gradient != nullptr) {  // a push that was sent again may be an old one
-    const Step finished = policy_.consistency.synchronous() ? contribution.step + 1 : worker.clock.clock;
+  if (request.gradient != nullptr) {  // a push that was sent again may be an old one
+    const Step finished = policy_.consistency.synchronous() ? request.info.step + 1 : worker.clock.clock;
     worker.known_finished = std::max(worker.known_finished, finished);
   }
-  return {contribution.waiter, {.version = version_, .counted = counted, .stop = stop_}};
+  return {request.waiter,
+          {.oldest = version_, .newest = version_, .counted = counted, .repeated = !counted, .stop = stop_}};
 }
 
 void Chunk::dispatch(std::optional<Forward> forward, std::vector<DeferredReply> reply) {
@@ -242,12 +244,12 @@ void Chunk::dispatch(std::optional<Forward> forward, std::vector<DeferredReply> 
     if (link_) {
       link_->defer_reply(id_.shard, linked_, std::move(each));
     } else {
-      each.waiter->chunk_done(each.reply);
+      each.waiter->chunk_done(each.outcome);
     }
   }
 }
 
-void Chunk::pull(Contribution request) {
+void Chunk::pull(ChunkRequest request) {
   const MutexLock lock(mutex_);
   check_view(request.view);
   if (request.worker >= workers_.size()) {

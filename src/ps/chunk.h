@@ -9,6 +9,7 @@
 
 #include "base/lanes.h"
 #include "base/mutex.h"
+#include "base/step.h"
 #include "net/buffer_pool.h"
 #include "optim/update_rule.h"
 #include "ps/protocol.h"
@@ -18,19 +19,11 @@ namespace trireme::ps {
 
 class ReplicaLink;
 
-/// What a chunk tells about itself when it lets a worker go on.
-struct ChunkReply {
-  Step version = 0;      ///< updates applied so far
-  bool counted = true;   ///< false: the gradient came too late, or for the second time, and was dropped
-  bool stop = false;     ///< some worker asked to stop; in bsp all workers see it after the same step
-  bool regroup = false;  ///< bsp: some worker asked, in this step, to meet in another view
-};
-
 /// Somebody who waits for chunks: told once per chunk, perhaps under the chunk's lock and on another thread.
 class ChunkWaiter {
  public:
   virtual ~ChunkWaiter() = default;
-  virtual void chunk_done(const ChunkReply& reply) = 0;
+  virtual void chunk_done(const StepOutcome& outcome) = 0;
 
   /// There will be no answer: the view has ended, or the replica is lost. Whether the update was made is not known.
   virtual void chunk_refused(const std::exception& reason) = 0;
@@ -39,20 +32,14 @@ class ChunkWaiter {
 /// An answer and who gets it.
 struct DeferredReply {
   std::shared_ptr<ChunkWaiter> waiter;
-  ChunkReply reply;
+  StepOutcome outcome;  ///< of the one chunk
 };
 
-/// A worker's gradient of one step for one chunk, or what is needed to answer it.
-struct Contribution {
+/// A push or pull of one chunk, until it is answered.
+struct ChunkRequest {
   View view = 0;
-  Rank worker = 0;         ///< in that view
-  Step step = 0;           ///< bsp: the version that it was computed from; else steps this worker had finished before
-  std::uint64_t unit = 0;  ///< ssp, asp: which piece of work it is; each counts once
-  LaneRange lanes;         ///< whose sum it is
-  double samples = 0;      ///< how many samples it sums: its weight in the average
-  double lr = 0;
-  bool stop = false;                ///< ask everybody to stop after this step
-  bool regroup = false;             ///< bsp: ask everybody to meet in another view after this step
+  Rank worker = 0;                  ///< in that view
+  StepInfo info;                    ///< of a push
   const float* gradient = nullptr;  ///< sum over samples; valid until `waiter` is told
   float* copy_to = nullptr;         ///< where the new parameters go first; may be `gradient`; null = nowhere
   bool counts = true;               ///< false: it was applied before, and is only answered
@@ -112,13 +99,13 @@ class Chunk {
   void clear(View view);
 
   /// Takes a gradient; the waiter is told when the worker may go on and the replica has the update, by this call or by
-  /// a later one. Throws InvalidArgument if the contribution cannot be (worker, lanes), StaleView; then the waiter is
-  /// not told.
-  void push(Contribution contribution);
+  /// a later one. Throws InvalidArgument if the request is invalid (worker, lanes), StaleView; then the waiter is not
+  /// told.
+  void push(ChunkRequest request);
 
   /// Asks for the parameters as they are now; of `request` only view, worker, copy_to and waiter count. Before the
   /// initial values are there, the waiter waits for them. What it gets, the replica has.
-  void pull(Contribution request);
+  void pull(ChunkRequest request);
 
   /// The worker will push no more: nobody waits for it.
   void leave(Rank worker);
@@ -176,17 +163,16 @@ class Chunk {
 
   std::size_t state_floats() const { return optim::state_floats(policy_.update.rule) * parameters_.size(); }
   void check_view(View view) const TRIREME_REQUIRES(mutex_);
-  void check(const Contribution& contribution) const TRIREME_REQUIRES(mutex_);
-  void push_synchronous(Contribution contribution) TRIREME_REQUIRES(mutex_);
-  void push_at_once(Contribution contribution) TRIREME_REQUIRES(mutex_);
-  bool round_ready(std::span<const Contribution* const> round) const TRIREME_REQUIRES(mutex_);
+  void check(const ChunkRequest& request) const TRIREME_REQUIRES(mutex_);
+  void push_synchronous(ChunkRequest request) TRIREME_REQUIRES(mutex_);
+  void push_at_once(ChunkRequest request) TRIREME_REQUIRES(mutex_);
+  bool round_ready(std::span<const ChunkRequest* const> round) const TRIREME_REQUIRES(mutex_);
   void finish_rounds() TRIREME_REQUIRES(mutex_);
   void release_held() TRIREME_REQUIRES(mutex_);
-  std::optional<Forward> apply(std::span<const Contribution* const> contributions, double factor)
-      TRIREME_REQUIRES(mutex_);
+  std::optional<Forward> apply(std::span<const ChunkRequest* const> requests, double factor) TRIREME_REQUIRES(mutex_);
   void update_parameters(const optim::UpdateInput& input, std::span<const Partial> partials, float* keep_sum)
       TRIREME_REQUIRES(mutex_);
-  DeferredReply answer(const Contribution& contribution, bool counted) TRIREME_REQUIRES(mutex_);
+  DeferredReply answer(const ChunkRequest& request, bool counted) TRIREME_REQUIRES(mutex_);
   void dispatch(std::optional<Forward> forward, std::vector<DeferredReply> reply) TRIREME_REQUIRES(mutex_);
   void dispatch_whole(std::vector<DeferredReply> reply) TRIREME_REQUIRES(mutex_);
   void take(const ChunkHeader& header, std::span<const float> values) TRIREME_REQUIRES(mutex_);
@@ -209,13 +195,13 @@ class Chunk {
   std::uint64_t history_ TRIREME_GUARDED_BY(mutex_) = 0;        // see ChunkHeader
   bool assigned_ TRIREME_GUARDED_BY(mutex_) = false;            // the initial values are there
   Step snapshot_wanted_ TRIREME_GUARDED_BY(mutex_) = 0;         // a version that is to come; 0 = none
-  std::vector<Contribution> early_ TRIREME_GUARDED_BY(mutex_);  // pulls that came before them
+  std::vector<ChunkRequest> early_ TRIREME_GUARDED_BY(mutex_);  // pulls that came before them
   bool stop_ TRIREME_GUARDED_BY(mutex_) = false;
   UnitSet units_ TRIREME_GUARDED_BY(mutex_);                // ssp, asp: what was applied
   std::vector<Worker> workers_ TRIREME_GUARDED_BY(mutex_);  // by rank
   Step spread_max_ TRIREME_GUARDED_BY(mutex_) = 0;          // see Clocks
   /// bsp: gradients not yet used; ssp: applied, but held back.
-  std::vector<Contribution> waiting_ TRIREME_GUARDED_BY(mutex_);
+  std::vector<ChunkRequest> waiting_ TRIREME_GUARDED_BY(mutex_);
   std::shared_ptr<ReplicaLink> link_ TRIREME_GUARDED_BY(mutex_);
   bool linked_ TRIREME_GUARDED_BY(mutex_) = false;  // the replica gets every update
 };

@@ -13,7 +13,7 @@ namespace trireme::ps {
 // ---- Views.
 
 void Chunk::enter(View view, std::span<const MemberId> workers, std::shared_ptr<ReplicaLink> link) {
-  std::vector<Contribution> dropped;
+  std::vector<ChunkRequest> dropped;
   {
     const MutexLock lock(mutex_);
     const auto known = [&](MemberId id) TRIREME_REQUIRES(mutex_) {
@@ -43,9 +43,9 @@ void Chunk::enter(View view, std::span<const MemberId> workers, std::shared_ptr<
     dropped.insert(dropped.end(), std::make_move_iterator(early_.begin()), std::make_move_iterator(early_.end()));
     early_.clear();
   }
-  for (const Contribution& contribution : dropped) {
-    contribution.waiter->chunk_refused(StaleView(
-        fmt::format("view {} has ended, this server is in view {}: send it again there", contribution.view, view)));
+  for (const ChunkRequest& request : dropped) {
+    request.waiter->chunk_refused(StaleView(
+        fmt::format("view {} has ended, this server is in view {}: send it again there", request.view, view)));
   }
 }
 
@@ -75,8 +75,8 @@ void Chunk::assign(std::span<const float> values, View view, std::shared_ptr<Chu
     history_ = mix_seed(history_, 1);
   }
   assigned_ = true;
-  std::vector<DeferredReply> reply{{std::move(waiter), {.version = version_, .stop = stop_}}};
-  for (const Contribution& request : early_) reply.push_back(answer(request, /*counted=*/true));
+  std::vector<DeferredReply> reply{{std::move(waiter), {.oldest = version_, .newest = version_, .stop = stop_}}};
+  for (const ChunkRequest& request : early_) reply.push_back(answer(request, /*counted=*/true));
   early_.clear();
   if (changes) {
     dispatch_whole(std::move(reply));
@@ -90,8 +90,8 @@ void Chunk::restore(const ChunkHeader& header, std::span<const float> values, Vi
   const MutexLock lock(mutex_);
   check_view(view);
   take(header, values);
-  std::vector<DeferredReply> reply{{std::move(waiter), {.version = version_, .stop = stop_}}};
-  for (const Contribution& request : early_) reply.push_back(answer(request, /*counted=*/true));
+  std::vector<DeferredReply> reply{{std::move(waiter), {.oldest = version_, .newest = version_, .stop = stop_}}};
+  for (const ChunkRequest& request : early_) reply.push_back(answer(request, /*counted=*/true));
   early_.clear();
   dispatch_whole(std::move(reply));
 }

@@ -210,7 +210,7 @@ StepOutcome Client::pull() {
   return finish();
 }
 
-void Client::push(std::span<const std::uint32_t> tables, const PushInfo& info, bool pull) {
+void Client::push(std::span<const std::uint32_t> tables, const StepInfo& info, bool pull) {
   std::vector<std::uint32_t> chunks;
   for (const std::uint32_t table : tables) {
     for (std::uint32_t i = 0; i < layout_.chunk_count(table); ++i) chunks.push_back(layout_.first_chunk(table) + i);
@@ -218,7 +218,7 @@ void Client::push(std::span<const std::uint32_t> tables, const PushInfo& info, b
   send_chunks(chunks, info, /*push=*/true, pull);
 }
 
-void Client::send_chunks(std::span<const std::uint32_t> chunks, const PushInfo& info, bool push, bool pull) {
+void Client::send_chunks(std::span<const std::uint32_t> chunks, const StepInfo& info, bool push, bool pull) {
   for (const auto& peer : peers_) {
     if (!peer) continue;
     std::vector<std::uint32_t> group;
@@ -240,18 +240,8 @@ void Client::send_chunks(std::span<const std::uint32_t> chunks, const PushInfo& 
   }
 }
 
-void Client::send(Peer& peer, std::span<const std::uint32_t> chunks, const PushInfo& info, bool push, bool pull) {
-  PushPullRequest request{.worker = rank_,
-                          .step = info.step,
-                          .unit = info.unit,
-                          .first_lane = info.lanes.first,
-                          .lane_count = info.lanes.count,
-                          .samples = info.samples,
-                          .lr = info.lr,
-                          .stop = info.stop,
-                          .regroup = info.regroup,
-                          .push = push,
-                          .pull = pull};
+void Client::send(Peer& peer, std::span<const std::uint32_t> chunks, const StepInfo& info, bool push, bool pull) {
+  PushPullRequest request{.worker = rank_, .info = info, .push = push, .pull = pull};
   net::Connection::Request message{.kind = kPushPull, .view = options_.view.view};
   const bool shared = peer.shares_memory;
   const bool encoded = encoded_segment_ != nullptr;
@@ -284,21 +274,15 @@ void Client::send(Peer& peer, std::span<const std::uint32_t> chunks, const PushI
 }
 
 StepOutcome Client::finish() {
-  StepOutcome outcome{.oldest = ~Step{0}, .repeated = true};
+  StepOutcome outcome = StepOutcome::none();
   const Deadline deadline = Deadline::in(options_.step_timeout);
   std::vector<Sent> sent;
   sent.swap(sent_);
   std::vector<std::uint32_t> pulled;
   for (const Sent& request : sent) {
     const auto frame = request.peer->connection->wait(request.pending, deadline, "a push or pull");
-    const auto reply = net::decode_message<PushPullReply>(frame.body_bytes());
     if (request.pull) pulled.insert(pulled.end(), request.chunks.begin(), request.chunks.end());
-    outcome.oldest = std::min(outcome.oldest, reply.oldest);
-    outcome.newest = std::max(outcome.newest, reply.newest);
-    outcome.counted = outcome.counted && reply.counted;
-    outcome.repeated = outcome.repeated && reply.repeated;
-    outcome.stop = outcome.stop || reply.stop;
-    outcome.regroup = outcome.regroup || reply.regroup;
+    outcome.add(net::decode_message<StepOutcome>(frame.body_bytes()));
   }
   const bool must_be_whole = job_.consistency.synchronous() && job_.consistency.backup_workers == 0;
   if (must_be_whole && !outcome.whole()) return outcome;

@@ -7,6 +7,7 @@
 
 #include "base/lanes.h"
 #include "base/mutex.h"
+#include "base/step.h"
 #include "codec/error_feedback.h"
 #include "net/connection.h"
 #include "ps/layout.h"
@@ -23,30 +24,6 @@ struct ClientOptions {
   std::chrono::milliseconds step_timeout = 600s;  ///< for a push or pull: other workers may be slow, or evaluating
   std::chrono::milliseconds timeout = 60s;        ///< for each answer of a server
   std::uint64_t bits_per_second = 0;  ///< experiments: a slow link to each server, without shared memory; 0 = none
-};
-
-/// What one push stands for.
-struct PushInfo {
-  Step step = 0;           ///< bsp: the version of the parameters used; else steps this worker has finished
-  std::uint64_t unit = 0;  ///< ssp, asp: which piece of work it is, such as step * lanes + lane; each counts once
-  LaneRange lanes;         ///< whose gradients are summed in it
-  double samples = 0;      ///< how many samples
-  double lr = 0;
-  bool stop = false;     ///< ask everybody to stop after this step
-  bool regroup = false;  ///< bsp: ask everybody to meet in another view after this step
-};
-
-/// How a step ended for this worker.
-struct StepOutcome {
-  Step oldest = 0;        ///< updates of the chunk that had the fewest
-  Step newest = 0;        ///< and the most
-  bool counted = true;    ///< false: some of its gradients came too late (backup workers), or for the second time
-  bool repeated = false;  ///< all of them did
-  bool stop = false;
-  bool regroup = false;  ///< bsp: some worker asked for it in this step; all are told
-
-  /// Whether all chunks are of the same version: with bsp they are, unless a step was interrupted in the middle.
-  bool whole() const { return oldest == newest; }
 };
 
 /// A table with everything its servers know: for checkpoints and tests. One state array per `state_floats(rule)`.
@@ -138,9 +115,9 @@ class Client {
   /// Tables of the right sizes, all zero: to be filled for `restore`.
   TablesState empty_state() const;
 
-  /// Sends the gradients of `tables`, asking for the new parameters if `pull`. Returns at once; the gradients must stay
-  /// as they are, and the parameters unused, until `finish`.
-  void push(std::span<const std::uint32_t> tables, const PushInfo& info, bool pull = true);
+  /// Sends the gradients of `tables`, asking for the new parameters if `pull`. What `info` says goes with them. Returns
+  /// at once; the gradients must stay as they are, and the parameters unused, until `finish`.
+  void push(std::span<const std::uint32_t> tables, const StepInfo& info, bool pull = true);
 
   /// Waits until everything pushed has been answered and the new parameters are in place: all of them, or, if it
   /// throws, none. Throws PeerLost, Timeout, or what a server refused.
@@ -184,8 +161,8 @@ class Client {
   std::vector<Peer*> holders() const;
   std::shared_ptr<net::Connection> connect(const cluster::MemberInfo& server, net::Transport transport);
   void place_new(std::span<const std::uint32_t> chunks);
-  void send(Peer& peer, std::span<const std::uint32_t> chunks, const PushInfo& info, bool push, bool pull);
-  void send_chunks(std::span<const std::uint32_t> chunks, const PushInfo& info, bool push, bool pull);
+  void send(Peer& peer, std::span<const std::uint32_t> chunks, const StepInfo& info, bool push, bool pull);
+  void send_chunks(std::span<const std::uint32_t> chunks, const StepInfo& info, bool push, bool pull);
   void prepare_codec(const codec::Spec& spec);
   MutableBytes encode(std::uint32_t chunk, Step step);
   void copy_shared(const Peer& peer, std::span<const std::uint32_t> chunks, Deadline deadline);

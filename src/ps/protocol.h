@@ -9,11 +9,42 @@
 #include "trireme/types.h"
 
 #include "base/random.h"
+#include "base/step.h"
 #include "cluster/protocol.h"
 #include "codec/spec.h"
 #include "optim/update_config.h"
 #include "ps/consistency.h"
 #include "ps/placement.h"
+
+namespace trireme {
+
+// On the wire the fields stand side by side with those of the message they belong to.
+
+inline void to_json(nlohmann::json& json, const StepInfo& info) {
+  json = {{"step", info.step},
+          {"unit", info.unit},
+          {"first_lane", info.lanes.first},
+          {"lane_count", info.lanes.count},
+          {"samples", info.samples},
+          {"lr", info.lr},
+          {"stop", info.stop},
+          {"regroup", info.regroup}};
+}
+
+inline void from_json(const nlohmann::json& json, StepInfo& info) {
+  json.at("step").get_to(info.step);
+  json.at("unit").get_to(info.unit);
+  json.at("first_lane").get_to(info.lanes.first);
+  json.at("lane_count").get_to(info.lanes.count);
+  json.at("samples").get_to(info.samples);
+  json.at("lr").get_to(info.lr);
+  json.at("stop").get_to(info.stop);
+  json.at("regroup").get_to(info.regroup);
+}
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StepOutcome, oldest, newest, counted, repeated, stop, regroup)
+
+}  // namespace trireme
 
 namespace trireme::ps {
 
@@ -26,12 +57,12 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TableSpec, name, elements)
 /// view is refused.
 enum Request : std::uint16_t {
   kOpen = 1,         ///< OpenRequest -> OpenReply: agree on tables and view; the first one creates the tables
-  kAssign = 2,       ///< PushPullRequest -> PushPullReply: initial values, from the chief
-  kPushPull = 3,     ///< PushPullRequest -> PushPullReply: push, pull, or both, of many chunks
+  kAssign = 2,       ///< PushPullRequest -> StepOutcome: initial values, from the chief
+  kPushPull = 3,     ///< PushPullRequest -> StepOutcome: push, pull, or both, of many chunks
   kLeave = 4,        ///< LeaveRequest -> Done: this worker will push no more
   kStats = 5,        ///< Nothing -> ServerStats
   kFetch = 6,        ///< FetchRequest -> ChunkHeader and ChunkState: all of a chunk; any copy may be asked
-  kRestore = 7,      ///< ChunkHeader and ChunkState -> PushPullReply: a chunk as it was saved, whatever it is now
+  kRestore = 7,      ///< ChunkHeader and ChunkState -> StepOutcome: a chunk as it was saved, whatever it is now
   kSync = 8,         ///< SyncRequest -> SyncReply: what the replica has
   kInstall = 9,      ///< InstallRequest and ChunkState -> Done: all of a chunk, for the replica
   kReplicate = 10,   ///< ReplicateRequest and gradients -> Done: updates that the primary has made, in order
@@ -78,35 +109,36 @@ struct OpenReply {
 
 struct PushPullRequest {
   Rank worker = 0;
-  Step step = 0;
-  std::uint64_t unit = 0;
-  Lane first_lane = 0;
-  Lane lane_count = 0;
-  double samples = 0;
-  double lr = 0;
-  bool stop = false;
-  bool regroup = false;
+  StepInfo info;  ///< of a push
   bool push = false;
   bool pull = false;
   std::vector<std::uint32_t> chunks;  ///< as Layout::chunks() numbers them
   std::uint64_t segment = 0;          ///< where the gradients lie: shared memory; 0 = in the payload, chunk after chunk
   std::vector<std::uint64_t> offsets;  ///< bytes from the start of the segment, one per chunk
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(PushPullRequest, worker, step, unit, first_lane, lane_count, samples, lr, stop,
-                                 regroup, push, pull, chunks, segment, offsets)
 };
+
+inline void to_json(nlohmann::json& json, const PushPullRequest& request) {
+  json = request.info;
+  json["worker"] = request.worker;
+  json["push"] = request.push;
+  json["pull"] = request.pull;
+  json["chunks"] = request.chunks;
+  json["segment"] = request.segment;
+  json["offsets"] = request.offsets;
+}
+
+inline void from_json(const nlohmann::json& json, PushPullRequest& request) {
+  json.get_to(request.info);
+  json.at("worker").get_to(request.worker);
+  json.at("push").get_to(request.push);
+  json.at("pull").get_to(request.pull);
+  json.at("chunks").get_to(request.chunks);
+  json.at("segment").get_to(request.segment);
+  json.at("offsets").get_to(request.offsets);
+}
 
 /// What randomk draws its indices from: the same for all workers, another one in each step.
 inline std::uint64_t codec_key(Step step, std::uint32_t chunk) { return mix_seed(step, chunk); }
-
-struct PushPullReply {
-  Step oldest = 0;        ///< version of the chunk with the fewest updates
-  Step newest = 0;        ///< and with the most
-  bool counted = true;    ///< false: for some chunk the gradient came too late, or for the second time
-  bool repeated = false;  ///< for all of them
-  bool stop = false;
-  bool regroup = false;
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(PushPullReply, oldest, newest, counted, repeated, stop, regroup)
-};
 
 /// The chunks that a server, or all of them, are the primaries of.
 struct LoadStatus {
@@ -166,7 +198,7 @@ struct FetchRequest {
 /// A part of a checkpoint: all that the receiver is the primary of, at one version. Where it goes, and under which
 /// names, the server knows itself.
 struct SaveRequest {
-  Step version = 0;        ///< see PushPullReply; which step that is follows from it
+  Step version = 0;        ///< see StepOutcome; which step that is follows from it
   std::string attempt;     ///< as checkpoint::PartInfo has it: the same for all writers
   std::uint32_t part = 0;  ///< from 1 on: part 0 is the chief's own
   std::uint32_t parts = 0;

@@ -6,18 +6,6 @@
 namespace trireme::ps {
 namespace {
 
-void lower(std::atomic<Step>& value, Step candidate) {
-  Step seen = value.load(std::memory_order_relaxed);
-  while (candidate < seen && !value.compare_exchange_weak(seen, candidate)) {
-  }
-}
-
-void raise(std::atomic<Step>& value, Step candidate) {
-  Step seen = value.load(std::memory_order_relaxed);
-  while (candidate > seen && !value.compare_exchange_weak(seen, candidate)) {
-  }
-}
-
 /// What the chunks have left for the replicas goes out together, also if one of them throws.
 class FlushScope {
  public:
@@ -44,7 +32,7 @@ PushPull::PushPull(net::SessionPtr session, net::InFrame frame, PushPullRequest 
     bytes_ += parts_.back().chunk->parameters().size_bytes();
   }
   if (parts_.empty()) fail<InvalidArgument>("a request names no chunk");
-  remaining_.store(parts_.size());
+  remaining_ = parts_.size();
   if (frame_.header.kind == kPushPull) codec_ = held_->tables().description().codec;
   if (request_.segment != 0) {
     locate_in_segment();
@@ -108,7 +96,7 @@ void PushPull::plan_buffers(net::BufferPool& pool) {
 
 void PushPull::decode(const Part& part) const {
   if (!gradient_buffer_) return;
-  codec::decode(codec_, codec_key(request_.step, part.chunk->index()), part.sent,
+  codec::decode(codec_, codec_key(request_.info.step, part.chunk->index()), part.sent,
                 {const_cast<float*>(part.gradient), part.chunk->parameters().size()});
 }
 
@@ -117,22 +105,16 @@ void PushPull::run(std::size_t begin, std::size_t end) {
   for (std::size_t i = begin; i < end; ++i) {
     const Part& part = parts_[i];
     decode(part);
-    Contribution contribution{.view = frame_.header.view,
-                              .worker = request_.worker,
-                              .step = request_.step,
-                              .unit = request_.unit,
-                              .lanes = {request_.first_lane, request_.lane_count},
-                              .samples = request_.samples,
-                              .lr = request_.lr,
-                              .stop = request_.stop,
-                              .regroup = request_.regroup,
-                              .gradient = part.gradient,
-                              .copy_to = part.copy_to,
-                              .waiter = shared_from_this()};
+    ChunkRequest request{.view = frame_.header.view,
+                         .worker = request_.worker,
+                         .info = request_.info,
+                         .gradient = part.gradient,
+                         .copy_to = part.copy_to,
+                         .waiter = shared_from_this()};
     if (request_.push) {
-      part.chunk->push(std::move(contribution));
+      part.chunk->push(std::move(request));
     } else {
-      part.chunk->pull(std::move(contribution));
+      part.chunk->pull(std::move(request));
     }
   }
 }
@@ -156,29 +138,19 @@ void PushPull::chunk_refused(const std::exception& reason) {
   if (!refused_.exchange(true)) session_->refuse(frame_.header, reason);
 }
 
-void PushPull::chunk_done(const ChunkReply& reply) {
-  lower(oldest_, reply.version);
-  raise(newest_, reply.version);
-  (reply.counted ? repeated_ : counted_).store(false, std::memory_order_relaxed);
-  if (reply.stop) stop_.store(true, std::memory_order_relaxed);
-  if (reply.regroup) regroup_.store(true, std::memory_order_relaxed);
-  if (remaining_.fetch_sub(1, std::memory_order_acq_rel) == 1) send_reply();
-}
-
-void PushPull::send_reply() {
-  const PushPullReply reply{.oldest = oldest_.load(),
-                            .newest = newest_.load(),
-                            .counted = counted_.load(),
-                            .repeated = repeated_.load(),
-                            .stop = stop_.load(),
-                            .regroup = regroup_.load()};
+void PushPull::chunk_done(const StepOutcome& outcome) {
+  StepOutcome all;
+  {
+    const MutexLock lock(mutex_);
+    outcome_.add(outcome);
+    if (--remaining_ > 0) return;
+    all = outcome_;
+  }
   std::vector<Bytes> payload;
   if (reply_buffer_) payload.push_back({reply_buffer_.get(), bytes_});
-  session_->reply(frame_.header, reply, std::move(payload), reply_buffer_);
+  session_->reply(frame_.header, all, std::move(payload), reply_buffer_);
 }
 
-void PendingRestore::chunk_done(const ChunkReply& reply) {
-  session_->reply(header_, PushPullReply{.oldest = reply.version, .newest = reply.version});
-}
+void PendingRestore::chunk_done(const StepOutcome& outcome) { session_->reply(header_, outcome); }
 
 }  // namespace trireme::ps

@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/mutex.h"
 #include "net/service.h"
 #include "ps/tables.h"
 
@@ -29,7 +30,7 @@ class PushPull final : public ChunkWaiter, public std::enable_shared_from_this<P
   /// Stores all chunks as initial values.
   void assign();
 
-  void chunk_done(const ChunkReply& reply) override;
+  void chunk_done(const StepOutcome& outcome) override;
   void chunk_refused(const std::exception& reason) override;
 
  private:
@@ -45,7 +46,6 @@ class PushPull final : public ChunkWaiter, public std::enable_shared_from_this<P
   void locate_in_payload();
   void plan_buffers(net::BufferPool& pool);
   void decode(const Part& part) const;
-  void send_reply();
 
   net::SessionPtr session_;
   net::InFrame frame_;
@@ -58,13 +58,9 @@ class PushPull final : public ChunkWaiter, public std::enable_shared_from_this<P
   std::vector<Part> parts_;
   std::size_t bytes_ = 0;
 
-  std::atomic<std::size_t> remaining_;
-  std::atomic<Step> oldest_{~Step{0}};
-  std::atomic<Step> newest_{0};
-  std::atomic<bool> counted_{true};
-  std::atomic<bool> repeated_{true};
-  std::atomic<bool> stop_{false};
-  std::atomic<bool> regroup_{false};
+  Mutex mutex_;
+  std::size_t remaining_ TRIREME_GUARDED_BY(mutex_) = 0;  // chunks
+  StepOutcome outcome_ TRIREME_GUARDED_BY(mutex_) = StepOutcome::none();
   std::atomic<bool> refused_{false};
 };
 
@@ -73,7 +69,7 @@ class PendingRestore final : public ChunkWaiter {
  public:
   PendingRestore(net::SessionPtr session, const net::FrameHeader& header)
       : session_(std::move(session)), header_(header) {}
-  void chunk_done(const ChunkReply& reply) override;
+  void chunk_done(const StepOutcome& outcome) override;
   void chunk_refused(const std::exception& reason) override { session_->refuse(header_, reason); }
 
  private:

@@ -53,7 +53,7 @@ void ReplicaLink::run(const std::stop_token& stop) try {
         answers.clear();
       }
     }
-    for (const Waiting& waiting : answers) waiting.reply.waiter->chunk_done(waiting.reply.reply);
+    for (const Waiting& waiting : answers) waiting.reply.waiter->chunk_done(waiting.reply.outcome);
   }
   link_shards(/*by_view=*/false, there, stop);
   while (!stop.stop_requested()) {
@@ -187,7 +187,7 @@ void ReplicaLink::defer_reply(std::uint32_t shard, bool linked, DeferredReply re
       return attach({shard, std::move(reply)});
     }
   }
-  reply.waiter->chunk_done(reply.reply);
+  reply.waiter->chunk_done(reply.outcome);
 }
 
 void ReplicaLink::attach(Waiting waiting) {
@@ -253,7 +253,7 @@ void ReplicaLink::acknowledge_front() {
     }
   }
   point(CrashPoint::kConfirmed);
-  for (const Waiting& waiting : message.waiting) waiting.reply.waiter->chunk_done(waiting.reply.reply);
+  for (const Waiting& waiting : message.waiting) waiting.reply.waiter->chunk_done(waiting.reply.outcome);
   if (!message.waiting.empty()) point(CrashPoint::kAnswered);
 }
 
@@ -287,7 +287,7 @@ void ReplicaLink::give_up(const std::exception& problem) {
   }
   if (connection) connection->close();
   for (const Waiting& waiting : refused) refuse(waiting.reply, failure);
-  for (const Waiting& waiting : released) waiting.reply.waiter->chunk_done(waiting.reply.reply);
+  for (const Waiting& waiting : released) waiting.reply.waiter->chunk_done(waiting.reply.outcome);
   if (!stale)
     log_warn("replica_dropped", "a replica gets no more updates",
              {{"replica", options_.replica.slot}, {"reason", problem.what()}});

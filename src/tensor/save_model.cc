@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "checkpoint/safetensors/safetensors.h"
+#include "tensor/host_memory.h"
 #include "tensor/torch_dtype.h"
 
 namespace trireme {
@@ -13,11 +14,8 @@ void save_model(const std::filesystem::path& path, const torch::nn::Module& modu
   const auto add = [&](const std::string& name, const torch::Tensor& tensor) {
     const auto dtype = dtype_of(tensor.scalar_type());
     if (!dtype) fail<InvalidArgument>("'{}' has a type that safetensors files do not know", name);
-    const torch::Tensor& held = tensors.emplace_back(tensor.detach().to(torch::kCPU).contiguous());
-    views.push_back({.name = name,
-                     .dtype = *dtype,
-                     .shape = held.sizes().vec(),
-                     .data = Bytes(static_cast<const std::byte*>(held.data_ptr()), held.nbytes())});
+    const torch::Tensor& held = tensors.emplace_back(on_host(tensor));
+    views.push_back({.name = name, .dtype = *dtype, .shape = held.sizes().vec(), .data = bytes_of(held)});
   };
   for (const auto& item : module.named_parameters()) add(item.key(), item.value());
   for (const auto& item : module.named_buffers()) add(item.key(), item.value());

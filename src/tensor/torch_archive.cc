@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "tensor/host_memory.h"
 #include "tensor/torch_dtype.h"
 
 namespace trireme {
@@ -175,7 +176,7 @@ class Walk {
     if (!is_backed(tensor)) {
       fail<Corrupt>("{}: '{}' is larger than its bytes: the file is damaged", file_, name);
     }
-    found_.tensors.push_back({.name = name, .tensor = tensor.detach().contiguous(), .buffer = buffer});
+    found_.tensors.push_back({.name = name, .tensor = on_host(tensor), .buffer = buffer});
   }
 
   std::string file_;

@@ -14,6 +14,7 @@
 #include "observe/metrics_file.h"
 #include "observe/progress.h"
 #include "observe/tensorboard.h"
+#include "tensor/host_memory.h"
 
 namespace trireme {
 namespace {
@@ -202,8 +203,8 @@ std::string hash_parameters(const torch::nn::Module& module) {
   for (const auto& item : module.named_parameters()) by_name[item.key()] = item.value();
   Sha256 hash;
   for (const auto& [name, parameter] : by_name) {
-    const torch::Tensor host = parameter.detach().to(torch::kCPU).contiguous();
-    hash.add(Bytes(static_cast<const std::byte*>(host.data_ptr()), host.nbytes()));
+    const torch::Tensor host = on_host(parameter);
+    hash.add(bytes_of(host));
   }
   return hash.hex();
 }

@@ -9,9 +9,11 @@
 
 namespace trireme {
 
-/// The strategy that `options.strategy` names, for this worker of the job. `options.lanes` is known. Connects to
-/// whoever the strategy talks to: all workers call it. Checkpoints are wanted every so many steps (0 = none). Throws
-/// InvalidArgument if the job cannot carry it out (it has no servers), PeerLost, Timeout.
-std::unique_ptr<Strategy> make_strategy(JobSession& job, const TrainOptions& options, Step checkpoint_every);
+/// Returns the strategy that `options.strategy` names, for `model` on this worker of the job. `options.lanes` is known.
+/// Connects to whoever the strategy talks to: all workers call it. Checkpoints are wanted every so many steps (0 =
+/// none). Throws InvalidArgument if the job cannot carry it out (it has no servers) or the model cannot be trained so,
+/// PeerLost, Timeout.
+std::unique_ptr<Strategy> make_strategy(JobSession& job, const Model& model, const TrainOptions& options,
+                                        Step checkpoint_every);
 
 }  // namespace trireme

@@ -1,163 +1,111 @@
 #include "train/run_checkpoints.h"
 
-#include <algorithm>
-#include <thread>
-
 #include "base/error.h"
-#include "base/log.h"
-#include "checkpoint/checkpoint.h"
-#include "checkpoint/list.h"
-#include "tensor/torch_dtype.h"
+#include "base/hash.h"
+#include "observe/metrics_file.h"
+#include "optim/update_config.h"
+#include "tensor/torch_checkpoint.h"
 
 namespace trireme {
 namespace {
 
-checkpoint::TensorInfo describe(const NamedParameter& piece) {
-  const auto dtype = dtype_of(piece.tensor.scalar_type());
-  if (!dtype) {
-    fail<InvalidArgument>("'{}' cannot be saved: its element type is {}", piece.name,
-                          c10::toString(piece.tensor.scalar_type()));
-  }
-  return {.name = piece.name, .dtype = *dtype, .shape = piece.tensor.sizes().vec()};
-}
-
-/// For parts of others, beyond the time that we took for ours, and for all of it at the end: much more than it takes,
-/// unless the disk is worse than slow.
-std::chrono::milliseconds allow(std::uint64_t bytes, std::uint64_t bytes_per_second) {
-  constexpr std::uint64_t kSlowDisk = 20'000'000;
-  const std::uint64_t pace = bytes_per_second > 0 ? std::min(bytes_per_second, kSlowDisk) : kSlowDisk;
-  return 60s + std::chrono::milliseconds(1000 * bytes / pace);
+/// Each launch has its own secret, which stays one.
+std::string launch_id(const std::string& secret) {
+  Sha256 hash;
+  hash.add(as_bytes(secret));
+  return hash.hex().substr(0, 8);
 }
 
 }  // namespace
 
-RunCheckpoints::RunCheckpoints(std::filesystem::path folder, const CheckpointOptions& options)
-    : folder_(std::move(folder)), options_(options) {
-  start_writer();
+RunCheckpoints::RunCheckpoints(JobSession& job, const Model& model, const TrainOptions& options,
+                               const cluster::Plan& plan, std::uint64_t samples)
+    : job_(job),
+      model_(model),
+      options_(options),
+      plan_(plan),
+      samples_(samples),
+      every_(options.checkpoint.every.value_or(plan.steps_per_epoch)),
+      launch_id_(launch_id(job.place().secret)) {
+  if (job_.folder() && every_ > 0) files_.emplace(job_.folder()->checkpoints(), options_.checkpoint);
 }
 
-void RunCheckpoints::start_writer() {
-  writer_ = std::make_unique<checkpoint::Writer>(
-      checkpoint::WriterOptions{.folder = folder_,
-                                .retention = {.keep_last = options_.keep_last, .keep_best = options_.keep_best},
-                                .bytes_per_second = options_.bytes_per_second,
-                                .on_done = [this](const checkpoint::WriteReport& report) { log_report(report); }});
+void RunCheckpoints::save_if_due(Strategy& strategy, Step before, Step now) {
+  if (plan_.leased || every_ == 0) return;
+  const Step due = now - now % every_;
+  if (due > before && due < plan_.steps) save(strategy, due);
 }
 
-void RunCheckpoints::log_report(const checkpoint::WriteReport& report) const {
-  if (!report.problem.empty()) {
-    log_error("checkpoint_failed", "a checkpoint failed; training continues, the previous checkpoint stays valid",
-              {{"step", report.step}, {"reason", report.problem}});
-  } else if (report.complete) {
-    log_info("checkpoint_written", "wrote a checkpoint",
-             {{"step", report.step},
-              {"bytes", bytes_},
-              {"pause_s", waited_ + report.staging_seconds},
-              {"seconds", report.seconds}});
+void RunCheckpoints::save(Strategy& strategy, Step step) {
+  if (!files_) return;
+  const auto began = Deadline::Clock::now();
+  WriterPlace place = chief_alone();
+  const CheckpointRequest request{.step = step,
+                                  .saved = saved_,
+                                  .attempt = place.attempt,
+                                  .bytes_per_second = options_.checkpoint.bytes_per_second};
+  const auto state = files_->may_begin(step) ? strategy.state(request) : std::nullopt;
+  if (!state) return;
+  // A worker that was not told where the run's files go has a folder of its own, or none.
+  const bool shared = state->same_everywhere && !job_.place().run_folder.empty();
+  if (shared) {
+    place.rank = job_.rank();
+    place.workers = job_.workers();
   }
+  if (!shared && !job_.chief()) return;
+  files_->write(place, *state, describe_run(), score_, began);
+  saved_ = state->at.version;
 }
 
-bool RunCheckpoints::may_begin(Step step) const {
-  if (!writer_->busy()) return true;
-  log_warn("checkpoint_skipped", "skipped a checkpoint: the previous one is still being written", {{"step", step}});
-  return false;
-}
-
-void RunCheckpoints::write(const WriterPlace& place, const TrainingState& state, nlohmann::json meta,
-                           std::optional<double> score, Deadline::Clock::time_point began) {
-  const Step step = state.at.version;
-  const std::uint32_t parts = place.workers + state.other_parts;
-  meta["step"] = step;
-  meta["updates"] = state.at.updates;
-  checkpoint::PartInfo info{.step = step,
-                            .part = place.rank,
-                            .parts = parts,
-                            .attempt = place.attempt,
-                            .tensors = {},
-                            .meta = std::move(meta),
-                            .score = score};
-  std::uint64_t total = 0;
-  for (const NamedParameter& piece : state.tensors) {
-    info.tensors.push_back(describe(piece));
-    total += piece.tensor.nbytes();
-  }
-  std::uint64_t elsewhere = 0;
-  for (const NamedParameter& piece : state.elsewhere) {
-    info.tensors.push_back(describe(piece));
-    elsewhere += piece.tensor.nbytes();
-  }
-  // Worker r's share is the r-th of equal runs of all bytes, one tensor after the other.
-  const std::uint64_t begin = total * place.rank / place.workers;
-  const std::uint64_t end = total * (place.rank + 1) / place.workers;
-  std::vector<torch::Tensor> on_host;  // kept until they are copied
-  std::vector<checkpoint::Piece> pieces;
-  std::uint64_t position = 0;
-  for (const NamedParameter& piece : state.tensors) {
-    const std::uint64_t bytes = piece.tensor.nbytes();
-    const std::uint64_t from = std::clamp(begin, position, position + bytes) - position;
-    const std::uint64_t to = std::clamp(end, position, position + bytes) - position;
-    position += bytes;
-    if (from == to) continue;
-    on_host.push_back(piece.tensor.detach().to(torch::kCPU).contiguous());
-    const auto* data = static_cast<const std::byte*>(on_host.back().data_ptr());
-    pieces.push_back({.tensor = piece.name, .offset = from, .bytes = {data + from, to - from}});
-  }
-  alone_ = parts == 1;
-  bytes_ = total + elsewhere;
-  allowed_ = allow(bytes_ / parts, options_.bytes_per_second);
-  info.complete_within = allowed_;
-  waited_ = seconds(Deadline::Clock::now() - began);
-  try {
-    if (!writer_->start(std::move(info), pieces))
-      log_warn("checkpoint_skipped", "skipped a checkpoint: the previous one is still being written", {{"step", step}});
-  } catch (const IoError& problem) {  // no memory for the copy
-    log_error("checkpoint_skipped", "skipped a checkpoint; training continues",
-              {{"step", step}, {"reason", problem.what()}});
-  }
-}
-
-void RunCheckpoints::finish(const std::function<std::string()>& loss) {
-  const Deadline deadline = Deadline::in(allowed_);
-  while (writer_->busy()) {
-    if (const std::string reason = loss && !alone_ ? loss() : ""; !reason.empty()) fail<PeerLost>("{}", reason);
-    if (deadline.passed()) {
-      log_error("checkpoint_overdue", "a checkpoint was not written in time", {{"seconds", seconds(allowed_)}});
-      return start_writer();
-    }
-    std::this_thread::sleep_for(1ms);
-  }
+void RunCheckpoints::save_last(Strategy& strategy, Step step) {
+  if (!files_) return;
+  const auto failure = [this] { return job_.view_failure(); };
+  files_->finish(failure);
+  save(strategy, step);
+  files_->finish(failure);
 }
 
 void RunCheckpoints::abandon() {
-  if (alone_ || !writer_->busy()) return;
-  writer_.reset();
-  start_writer();
+  if (files_) files_->abandon();
+  saved_.reset();
 }
 
-std::optional<RunCheckpoints::Restored> RunCheckpoints::restore(const std::vector<NamedParameter>& state) const {
-  torch::NoGradGuard no_grad;
-  const auto newest = checkpoint::latest_complete(folder_);
-  if (!newest) return std::nullopt;
-  const auto saved = checkpoint::Checkpoint::open(*newest);
-  for (const NamedParameter& piece : state) {
-    const checkpoint::TensorInfo wanted = describe(piece);
-    const checkpoint::TensorInfo* there = saved.find(piece.name);
-    if (there == nullptr || *there != wanted) {
-      fail<InvalidArgument>(
-          "checkpoint {} does not fit this run: '{}' is {} there; was it written by another model or "
-          "optimizer?",
-          newest->string(), piece.name, there == nullptr ? "missing" : "of another shape or type");
+std::optional<Position> RunCheckpoints::restore(const std::vector<NamedParameter>& state, bool initial) {
+  const auto restored = files_ ? files_->restore(state) : std::nullopt;
+  if (plan_.leased) job_.membership().rewind(restored ? restored->at.version * plan_.lanes : 0);
+  if (!restored) {
+    if (initial && files_ && options_.strategy.uses_servers()) {
+      files_->write(chief_alone(), {.at = {.fresh = false}, .tensors = state}, describe_run(), std::nullopt,
+                    Deadline::Clock::now());
+      files_->finish();
     }
-    torch::Tensor host = piece.tensor.detach().to(torch::kCPU).contiguous();
-    saved.read(piece.name, 0, {static_cast<std::byte*>(host.data_ptr()), host.nbytes()});
-    torch::Tensor target = piece.tensor;
-    if (host.data_ptr() != target.data_ptr()) target.copy_(host);
+    return std::nullopt;
   }
-  log_info("resumed_from_checkpoint", "resumed from a checkpoint",
-           {{"step", saved.step()}, {"folder", newest->string()}});
-  return Restored{
-      .at = {.fresh = false, .version = saved.step(), .updates = saved.meta().value("updates", saved.step())},
-      .meta = saved.meta()};
+  const nlohmann::json ours = describe_run();
+  for (const char* field : {"samples", "batch", "lanes", "seed"}) {
+    if (restored->meta.contains(field) && restored->meta.at(field) != ours.at(field)) {
+      fail<InvalidArgument>("the checkpoint was made with {} {}, this run has {}: the two would not fit together",
+                            field, restored->meta.at(field).dump(), ours.at(field).dump());
+    }
+  }
+  observe::drop_rows_after(job_.folder()->metrics(), restored->at.version);
+  return restored->at;
+}
+
+WriterPlace RunCheckpoints::chief_alone() const {
+  return {.rank = 0, .workers = 1, .attempt = fmt::format("{}-{}", launch_id_, job_.view().view)};
+}
+
+/// What the result depends on, beside the tensors.
+nlohmann::json RunCheckpoints::describe_run() const {
+  nlohmann::json run{{"samples", samples_},        {"batch", options_.batch},
+                     {"lanes", options_.lanes},    {"seed", options_.seed},
+                     {"steps", plan_.steps},       {"steps_per_epoch", plan_.steps_per_epoch},
+                     {"strategy", plan_.strategy}, {"optimizer", optim::to_string(options_.optimizer.rule)},
+                     {"lr", options_.lr},          {"schedule", options_.schedule},
+                     {"warmup", options_.warmup}};
+  if (nlohmann::json module = describe_module(*model_.module); !module.empty()) run["module"] = std::move(module);
+  return run;
 }
 
 }  // namespace trireme

@@ -1,7 +1,6 @@
 #pragma once
 
-#include <filesystem>
-#include <memory>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,66 +9,62 @@
 
 #include "trireme/trainer.h"
 
-#include "checkpoint/writer.h"
+#include "cluster/protocol.h"
+#include "job/job_session.h"
+#include "train/state_files.h"
 #include "train/strategy/strategy.h"
 
 namespace trireme {
 
-/// Which of the workers that write a checkpoint this is.
-struct WriterPlace {
-  Rank rank = 0;
-  std::uint32_t workers = 1;
-  std::string attempt;  ///< the same on all of them, another one in each view and each launch
-};
-
-/// The checkpoints of a run, as one of its workers writes and reads them. Where all workers hold the same state, each
-/// writes its share of it. One thread at a time.
+/// The checkpoints of a run: when one is due, which workers write it, and what the run goes on from. Does nothing where
+/// the run has no folder, or wants no checkpoints. Used by the training thread.
 class RunCheckpoints {
  public:
-  RunCheckpoints(std::filesystem::path folder, const CheckpointOptions& options);
-  RunCheckpoints(const RunCheckpoints&) = delete;
-  RunCheckpoints& operator=(const RunCheckpoints&) = delete;
+  /// `samples` is the size of the training set. All that is referred to outlives this object.
+  RunCheckpoints(JobSession& job, const Model& model, const TrainOptions& options, const cluster::Plan& plan,
+                 std::uint64_t samples);
 
-  /// Whether the checkpoint of `step` can be begun; if the one before is still being written, the log says that this
-  /// one is left out.
-  bool may_begin(Step step) const;
+  /// Returns after how many steps one is due: the epoch's, unless the options say; 0 = never.
+  Step every() const { return every_; }
 
-  /// Copies this worker's share of `state.tensors` (which may lie on a GPU) and writes it in the background. Training
-  /// has waited for this checkpoint since `began`, for the log. If `may_begin`.
-  void write(const WriterPlace& place, const TrainingState& state, nlohmann::json meta, std::optional<double> score,
-             Deadline::Clock::time_point began);
+  /// Saves if one became due after step `before`, up to step `now`; where work is leased, the master says when instead.
+  /// With backup workers the others may have gone on meanwhile. Throws as `save`.
+  void save_if_due(Strategy& strategy, Step before, Step now);
 
-  /// Waits until what was begun is on disk; on rank 0 until the checkpoint is complete. An error in the log if that
-  /// takes too long. Throws PeerLost as soon as `loss` says why somebody's part may never come.
-  void finish(const std::function<std::string()>& loss = {});
+  /// Copies this worker's part of a checkpoint of `step`, and writes it in the background. Left out, with a line in the
+  /// log, if the one before is still being written. Throws as Strategy::state.
+  void save(Strategy& strategy, Step step);
 
-  /// Gives up a write whose other writers may be gone; one without others goes on. Never blocks for long.
+  /// The same at the end of the run, but waits for the one before, and for this one. Throws PeerLost if somebody's part
+  /// may never come.
+  void save_last(Strategy& strategy, Step step);
+
+  /// The view is over: gives up a write whose other writers may be gone.
   void abandon();
 
-  /// What a run goes on from.
-  struct Restored {
-    Position at;
-    nlohmann::json meta;
-  };
+  /// The last evaluation: checkpoints from now on carry it, and the best are kept.
+  void scored(double accuracy) { score_ = accuracy; }
 
-  /// Reads the newest complete checkpoint into `state`; nothing if there is none. Tensors that the checkpoint has in
-  /// addition are left out. Throws InvalidArgument if one of `state` is missing there or has another shape or type,
-  /// Corrupt, IoError.
-  std::optional<Restored> restore(const std::vector<NamedParameter>& state) const;
+  /// On the chief, for a strategy in which nobody has any state: fills `state` from the newest checkpoint, takes leases
+  /// and metrics back to it, and returns where it was made; nullopt if there is none. What only servers hold is saved
+  /// before the first step (`initial`): they may die before there is another. Throws InvalidArgument if the checkpoint
+  /// is of another run, and as StateFiles::restore.
+  std::optional<Position> restore(const std::vector<NamedParameter>& state, bool initial);
 
  private:
-  void start_writer();
-  void log_report(const checkpoint::WriteReport& report) const;
+  WriterPlace chief_alone() const;
+  nlohmann::json describe_run() const;
 
-  std::filesystem::path folder_;
-  CheckpointOptions options_;
-  // About the last write; its report is read by the writer's thread.
-  bool alone_ = true;                    // it had no other writers
-  std::uint64_t bytes_ = 0;              // of the whole checkpoint
-  double waited_ = 0;                    // seconds until the copy was begun
-  std::chrono::milliseconds allowed_{};  // for all to be on disk
-
-  std::unique_ptr<checkpoint::Writer> writer_;
+  JobSession& job_;
+  const Model& model_;
+  const TrainOptions& options_;
+  const cluster::Plan& plan_;
+  const std::uint64_t samples_;
+  const Step every_;
+  const std::string launch_id_;      // tells one launch of a run from another
+  std::optional<StateFiles> files_;  // none: nothing is saved
+  std::optional<Step> saved_;        // the step of the last checkpoint that was begun
+  std::optional<double> score_;      // of the last evaluation; the chief's
 };
 
 }  // namespace trireme

@@ -8,15 +8,12 @@
 #include "trireme/optimizer.h"
 
 #include "base/error.h"
-#include "base/hash.h"
 #include "base/log.h"
 #include "base/threads.h"
 #include "job/job_session.h"
 #include "job/termination.h"
-#include "observe/metrics_file.h"
 #include "optim/update_config.h"
 #include "ps/consistency.h"
-#include "tensor/torch_checkpoint.h"
 #include "train/compute/lane_computer.h"
 #include "train/failure_watch.h"
 #include "train/make_strategy.h"
@@ -32,13 +29,6 @@ constexpr double kPauseApart = 60;  // seconds: short epochs are no reason to wa
 /// After how many steps leased work pauses, so that what the servers hold can be saved.
 Step plan_pauses(const TrainOptions& options, Step steps_per_epoch) {
   return options.consistency.synchronous() ? 0 : options.checkpoint.every.value_or(steps_per_epoch);
-}
-
-/// Tells one launch of a run from another: each has its own secret, which stays one.
-std::string launch_id(const std::string& secret) {
-  Sha256 hash;
-  hash.add(as_bytes(secret));
-  return hash.hex().substr(0, 8);
 }
 
 }  // namespace
@@ -69,9 +59,6 @@ class Trainer::Run final : public TrainControl {
                                   .steps = plan_.steps,
                                   .steps_per_epoch = plan_.steps_per_epoch})),
         train_(std::move(train)) {
-    if (job_.folder() && checkpoint_every_ > 0) {
-      checkpoints_.emplace(job_.folder()->checkpoints(), options_.checkpoint);
-    }
     job_.membership().set_plan(plan_);
   }
 
@@ -90,7 +77,7 @@ class Trainer::Run final : public TrainControl {
           continue;
         }
         strategy_->leave();
-        save(clock_, /*last=*/true);
+        checkpoints_.save_last(*strategy_, clock_);
         if (job_.chief()) return conclude();
         if (!job_.regroup("all steps are made", /*done=*/true)) return result();
       } catch (const std::exception& problem) {
@@ -113,9 +100,8 @@ class Trainer::Run final : public TrainControl {
   /// What needs none of the others; once.
   void prepare() {
     if (strategy_) return;
-    strategy_ = make_strategy(job_, options_, checkpoint_every_);
+    strategy_ = make_strategy(job_, model_, options_, checkpoints_.every());
     failure_watch_.emplace(job_, *strategy_);
-    strategy_->attach(model_);
     computer_.emplace(model_, options_, train_->sample_shape());
   }
 
@@ -129,7 +115,7 @@ class Trainer::Run final : public TrainControl {
   /// Becomes one of the workers of the present view, with the state that they all have.
   void enter_view() {
     const Step step =
-        strategy_->sync_state([this](const auto& state, bool initial) { return restore(state, initial); });
+        strategy_->sync_state([this](const auto& state, bool initial) { return checkpoints_.restore(state, initial); });
     if (!plan_.leased) {
       clock_ = next_step_ = step;
     }
@@ -145,11 +131,11 @@ class Trainer::Run final : public TrainControl {
   Ending take_steps() {
     while (auto work = stream_->next(next_step_)) {
       if (work->save) {
-        save(clock_);
+        checkpoints_.save(*strategy_, clock_);
         stream_->saved();
         continue;
       }
-      const StepResult done = step(std::move(*work));
+      const StepOutcome done = step(std::move(*work));
       if (done.stop) return Ending::kDone;
       if (done.regroup && (plan_.leased || next_step_ < plan_.steps)) return Ending::kRegroup;
     }
@@ -162,8 +148,7 @@ class Trainer::Run final : public TrainControl {
     log_warn("recovery_started", "leaves the view to continue in another one", {{"step", clock_}, {"reason", reason}});
     close_stream();
     if (computer_) computer_->rewind();
-    if (checkpoints_) checkpoints_->abandon();  // somebody's part may never come
-    saved_.reset();
+    checkpoints_.abandon();  // somebody's part may never come
     for (;;) {
       try {
         return job_.regroup(reason);
@@ -183,7 +168,7 @@ class Trainer::Run final : public TrainControl {
   }
 
   /// One step: fetch (done) -> forward/backward -> aggregate -> commit -> report.
-  StepResult step(StepWork work) {
+  StepOutcome step(StepWork work) {
     const Step step = work.step;
     const double lr = options_.lr * lr_(step);
     const auto samples = static_cast<double>(work.samples());
@@ -200,12 +185,12 @@ class Trainer::Run final : public TrainControl {
     const StepStatistics statistics = computer_->compute(work, *strategy_);
     slow_down(Deadline::Clock::now() - begin);
     const auto computed = Deadline::Clock::now();
-    const StepResult done = strategy_->finish();
+    const StepOutcome done = strategy_->finish();
     reports_.end_step(done.repeated, begin, computed);
     stream_->finish(std::move(work));
 
     const Step before = clock_;
-    clock_ = plan_.leased ? clock_ + 1 : std::max(step + 1, done.version);
+    clock_ = plan_.leased ? clock_ + 1 : std::max(step + 1, done.newest);
     next_step_ = clock_;
     if (!done.repeated) {
       samples_ += statistics.samples;
@@ -219,82 +204,8 @@ class Trainer::Run final : public TrainControl {
     }
     reports_.deliver_rows();
     notice_epoch(plan_.leased ? step : step + 1);
-    if (!plan_.leased && checkpoint_every_ > 0) {  // with backup workers the others may have gone on meanwhile
-      const Step due = clock_ - clock_ % checkpoint_every_;
-      if (due > before && due < plan_.steps) save(due);
-    }
+    checkpoints_.save_if_due(*strategy_, before, clock_);
     return done;
-  }
-
-  /// This worker's part of a checkpoint of `step`. The last one is waited for.
-  void save(Step step, bool last = false) {
-    if (!checkpoints_) return;
-    const auto failure = [this] { return job_.view_failure(); };
-    if (last) checkpoints_->finish(failure);
-    const auto began = Deadline::Clock::now();
-    WriterPlace place = chief_alone();
-    const SaveRequest request{.step = step,
-                              .saved = saved_,
-                              .attempt = place.attempt,
-                              .bytes_per_second = options_.checkpoint.bytes_per_second};
-    const auto state = checkpoints_->may_begin(step) ? strategy_->state(request) : std::nullopt;
-    // A worker that was not told where the run's files go has a folder of its own, or none.
-    const bool shared = state && state->same_everywhere && !job_.place().run_folder.empty();
-    if (shared) {
-      place.rank = job_.rank();
-      place.workers = job_.workers();
-    }
-    if (state && (shared || job_.chief())) {
-      checkpoints_->write(place, *state, describe_run(), score_, began);
-      saved_ = state->at.version;
-    }
-    if (last) checkpoints_->finish(failure);
-  }
-
-  WriterPlace chief_alone() const {
-    return {.rank = 0, .workers = 1, .attempt = fmt::format("{}-{}", launch_id_, job_.view().view)};
-  }
-
-  /// What the result depends on, beside the tensors.
-  nlohmann::json describe_run() const {
-    nlohmann::json run{{"samples", sampler_->config().samples},
-                       {"batch", options_.batch},
-                       {"lanes", options_.lanes},
-                       {"seed", options_.seed},
-                       {"steps", plan_.steps},
-                       {"steps_per_epoch", plan_.steps_per_epoch},
-                       {"strategy", plan_.strategy},
-                       {"optimizer", optim::to_string(options_.optimizer.rule)},
-                       {"lr", options_.lr},
-                       {"schedule", options_.schedule},
-                       {"warmup", options_.warmup}};
-    if (nlohmann::json module = describe_module(*model_.module); !module.empty()) run["module"] = std::move(module);
-    return run;
-  }
-
-  /// For a strategy in which nobody has any state: the chief goes on from the newest checkpoint in the run's folder, if
-  /// there is one. What only servers hold is saved before the first step: they may die before there is another.
-  std::optional<Position> restore(const std::vector<NamedParameter>& state, bool initial) {
-    const auto restored = checkpoints_ ? checkpoints_->restore(state) : std::nullopt;
-    if (plan_.leased) job_.membership().rewind(restored ? restored->at.version * plan_.lanes : 0);
-    if (!restored) {
-      const bool needed = initial && checkpoints_ && options_.strategy.uses_servers();
-      if (needed) {
-        checkpoints_->write(chief_alone(), {.at = {.fresh = false}, .tensors = state}, describe_run(), std::nullopt,
-                            Deadline::Clock::now());
-        checkpoints_->finish();
-      }
-      return std::nullopt;
-    }
-    const nlohmann::json ours = describe_run();
-    for (const char* field : {"samples", "batch", "lanes", "seed"}) {
-      if (restored->meta.contains(field) && restored->meta.at(field) != ours.at(field)) {
-        fail<InvalidArgument>("the checkpoint was made with {} {}, this run has {}: the two would not fit together",
-                              field, restored->meta.at(field).dump(), ours.at(field).dump());
-      }
-    }
-    observe::drop_rows_after(job_.folder()->metrics(), restored->at.version);
-    return restored->at;
   }
 
   /// For experiments: makes the step take `slowdown` times as long, and `least_step` at least.
@@ -314,7 +225,7 @@ class Trainer::Run final : public TrainControl {
   }
 
   void evaluated(Step step, const Evaluation& evaluation) {
-    score_ = evaluation.accuracy;
+    checkpoints_.scored(evaluation.accuracy);
     reports_.evaluated(step, evaluation);
   }
 
@@ -386,11 +297,7 @@ class Trainer::Run final : public TrainControl {
   RunReports reports_{job_, model_, options_, plan_, *this};
   std::unique_ptr<Strategy> strategy_;
   std::optional<FailureWatch> failure_watch_;
-  const Step checkpoint_every_ = options_.checkpoint.every.value_or(plan_.steps_per_epoch);
-  const std::string launch_id_ = launch_id(job_.place().secret);
-  std::optional<RunCheckpoints> checkpoints_;
-  std::optional<Step> saved_;    // the step of the last checkpoint that was begun
-  std::optional<double> score_;  // of the last evaluation; the chief's
+  RunCheckpoints checkpoints_{job_, model_, options_, plan_, sampler_->config().samples};
   std::optional<LaneComputer> computer_;
   std::unique_ptr<WorkStream> stream_;     // of the present view
   Deadline::Clock::time_point started_{};  // training, after all have met for the first time

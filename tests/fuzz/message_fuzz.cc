@@ -27,9 +27,9 @@ void decode(Bytes body) {
   decode_as_each<cluster::JoinRequest, cluster::JoinReply, cluster::Plan, cluster::Heartbeat, cluster::HeartbeatReply,
                  cluster::LeaseRequest, cluster::LeaseReply, cluster::RewindRequest, cluster::StopRequest,
                  cluster::LeaveNotice, cluster::ScaleRequest, cluster::ResultReport, cluster::JobStatus>(body);
-  decode_as_each<ps::OpenRequest, ps::OpenReply, ps::PushPullRequest, ps::PushPullReply, ps::LoadStatus,
-                 ps::LeaveRequest, ps::ServerStats, ps::ChunkHeader, ps::FetchRequest, ps::SaveRequest, ps::SaveReply,
-                 ps::SyncRequest, ps::SyncReply, ps::InstallRequest, ps::ReplicateRequest>(body);
+  decode_as_each<ps::OpenRequest, ps::OpenReply, ps::PushPullRequest, StepOutcome, ps::LoadStatus, ps::LeaveRequest,
+                 ps::ServerStats, ps::ChunkHeader, ps::FetchRequest, ps::SaveRequest, ps::SaveReply, ps::SyncRequest,
+                 ps::SyncReply, ps::InstallRequest, ps::ReplicateRequest>(body);
   const bool returned = fuzz::returns_or_refuses([&] { net::throw_error(net::decode_message<net::ErrorBody>(body)); });
   fuzz::require(!returned, "an error reply did not throw");
 }

@@ -72,7 +72,7 @@ void work_async(Cluster& cluster, Leases& leases, MemberId member, const Consist
           return cluster.remove_worker(member, /*tell_others=*/false);
         }
         std::ranges::fill(client.all_gradients(), static_cast<float>(*unit % 7 + 1));
-        const PushInfo info{.step = done, .unit = *unit, .lanes = {0, 1}, .samples = 1, .lr = 1};
+        const StepInfo info{.step = done, .unit = *unit, .lanes = {0, 1}, .samples = 1, .lr = 1};
         const std::uint32_t first = 2;
         client.push({&first, 1}, info);
         if (done == dies_after) {

@@ -14,10 +14,10 @@ namespace {
 constexpr std::size_t kSize = 5000;  // more than one block of the update loop
 
 struct Answer final : ChunkWaiter {
-  std::optional<ChunkReply> reply;
+  std::optional<StepOutcome> reply;
   int answers = 0;
   std::string refused;
-  void chunk_done(const ChunkReply& given) override {
+  void chunk_done(const StepOutcome& given) override {
     reply = given;
     ++answers;
   }
@@ -46,12 +46,12 @@ struct Bench {
     auto answer = std::make_shared<Answer>();
     chunk.push({.view = view,
                 .worker = worker,
-                .step = step,
-                .unit = unit.value_or(100 * step + worker),
-                .lanes = lanes,
-                .samples = samples,
-                .lr = 1,
-                .stop = stop,
+                .info = {.step = step,
+                         .unit = unit.value_or(100 * step + worker),
+                         .lanes = lanes,
+                         .samples = samples,
+                         .lr = 1,
+                         .stop = stop},
                 .gradient = gradients.back().data(),
                 .copy_to = nullptr,
                 .waiter = answer});
@@ -144,7 +144,7 @@ TEST(Chunk, AnEmptyStepCountsButChangesNothing) {
   Bench bench(bsp(2, 2));
   bench.push(0, 0, {0, 1}, all(30), 0);
   const auto answer = bench.push(1, 0, {1, 1}, all(6), 0);
-  EXPECT_EQ(answer->reply->version, 1u);
+  EXPECT_EQ(answer->reply->newest, 1u);
   EXPECT_EQ(bench.parameters[0], 0.0f);
 }
 
@@ -158,7 +158,7 @@ TEST(Chunk, BspAResentPushIsNotAppliedTwice) {
   EXPECT_EQ(bench.parameters[0], -2.0f);
   const auto late = bench.push(0, 0, {0, 1}, all(1));  // after it
   EXPECT_FALSE(late->reply->counted);
-  EXPECT_EQ(late->reply->version, 1u);
+  EXPECT_EQ(late->reply->newest, 1u);
   EXPECT_EQ(bench.parameters[0], -2.0f);
 }
 
@@ -184,7 +184,7 @@ TEST(Chunk, BspAGradientOfALaterStepWaitsForItsRound) {
   EXPECT_EQ(bench.parameters[0], -1.0f);
   EXPECT_EQ(early->answers, 0);
   bench.push(0, 1, {0, 1}, all(10));
-  EXPECT_EQ(early->reply->version, 2u);
+  EXPECT_EQ(early->reply->newest, 2u);
   EXPECT_EQ(bench.parameters[0], -11.0f);
 }
 
@@ -243,8 +243,8 @@ TEST(Chunk, EarlyPullsWaitForTheInitialValues) {
 
 TEST(Chunk, AspAppliesEachPushAtOnceAndOnlyOnce) {
   Bench bench(at_once(2));
-  EXPECT_EQ(bench.push(0, 0, {0, 1}, all(1))->reply->version, 1u);
-  EXPECT_EQ(bench.push(0, 1, {0, 1}, all(1))->reply->version, 2u);
+  EXPECT_EQ(bench.push(0, 0, {0, 1}, all(1))->reply->newest, 1u);
+  EXPECT_EQ(bench.push(0, 1, {0, 1}, all(1))->reply->newest, 2u);
   const auto again = bench.push(0, 1, {0, 1}, all(1));
   EXPECT_FALSE(again->reply->counted);
   EXPECT_EQ(bench.parameters[0], -2.0f);
@@ -310,7 +310,7 @@ TEST(Chunk, BspAStepIsPushedAgainInTheNextViewWithOtherLanes) {
   bench.enter({1, 2, 4});
   const auto again = bench.push(1, 0, {2, 1}, lanes[2]);  // it did not know that the step was made
   EXPECT_FALSE(again->reply->counted);
-  EXPECT_EQ(again->reply->version, 1u);
+  EXPECT_EQ(again->reply->newest, 1u);
   EXPECT_EQ(bench.parameters, calm.parameters);
 }
 
@@ -321,7 +321,8 @@ TEST(Chunk, RefusesRequestsOfAnotherView) {
   const std::vector<float> gradient = all(1);
   for (const View view : {View{0}, View{1}, View{3}}) {
     EXPECT_FAILS(
-        bench.chunk.push({.view = view, .lanes = {0, 1}, .samples = 1, .gradient = gradient.data(), .waiter = answer}),
+        bench.chunk.push(
+            {.view = view, .info = {.lanes = {0, 1}, .samples = 1}, .gradient = gradient.data(), .waiter = answer}),
         StaleView, "view 2");
     EXPECT_FAILS(bench.chunk.pull({.view = view, .waiter = answer}), StaleView, "view 2");
     EXPECT_FAILS(bench.chunk.assign(gradient, view, answer), StaleView, "view 2");
@@ -357,10 +358,7 @@ TEST(Chunk, BspRegroupRequestReachesAllWorkersOfItsRoundOnly) {
   const auto wish = std::make_shared<Answer>();
   bench.chunk.push({.view = bench.view,
                     .worker = 0,
-                    .lanes = {0, 1},
-                    .samples = 1,
-                    .lr = 1,
-                    .regroup = true,
+                    .info = {.lanes = {0, 1}, .samples = 1, .lr = 1, .regroup = true},
                     .gradient = gradient.data(),
                     .waiter = wish});
   const auto other = bench.push(1, 0, {1, 1}, all(1));

@@ -15,7 +15,7 @@ namespace {
 using ::testing::HasSubstr;
 
 struct Ignore final : ChunkWaiter {
-  void chunk_done(const ChunkReply& /*reply*/) override {}
+  void chunk_done(const StepOutcome& /*outcome*/) override {}
   void chunk_refused(const std::exception& /*reason*/) override {}
 };
 
@@ -47,10 +47,7 @@ struct PartSaverTest : ::testing::Test {
     for (std::uint32_t i = 0; i < tables->layout().chunks().size(); ++i) {
       held->primary_of(i).push({.view = 1,
                                 .worker = 0,
-                                .step = number,
-                                .lanes = {0, 1},
-                                .samples = 1,
-                                .lr = 1,
+                                .info = {.step = number, .lanes = {0, 1}, .samples = 1, .lr = 1},
                                 .gradient = ones.data(),
                                 .waiter = std::make_shared<Ignore>()});
     }

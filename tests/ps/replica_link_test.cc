@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 /// What a worker hears about its chunk: "done", or why not.
 class Waiter final : public ChunkWaiter {
  public:
-  void chunk_done(const ChunkReply& /*reply*/) override { told_.set_value("done"); }
+  void chunk_done(const StepOutcome& /*outcome*/) override { told_.set_value("done"); }
   void chunk_refused(const std::exception& reason) override { told_.set_value(reason.what()); }
 
   bool told() { return heard_.wait_for(0s) == std::future_status::ready; }
@@ -123,10 +123,7 @@ struct ReplicaLinkTest : ::testing::Test {
     auto waiter = std::make_shared<Waiter>();
     chunk().push({.view = 1,
                   .worker = 0,
-                  .step = step,
-                  .lanes = {0, 1},
-                  .samples = 1,
-                  .lr = 1,
+                  .info = {.step = step, .lanes = {0, 1}, .samples = 1, .lr = 1},
                   .gradient = gradient.data(),
                   .waiter = waiter});
     link->flush();

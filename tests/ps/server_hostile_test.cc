@@ -33,15 +33,15 @@ struct HostileTest : ::testing::TestWithParam<net::Transport> {
 
   View view = 1;
 
-  PushPullReply push_pull(const PushPullRequest& request, std::size_t payload_bytes, std::uint16_t kind = kPushPull) {
+  StepOutcome push_pull(const PushPullRequest& request, std::size_t payload_bytes, std::uint16_t kind = kPushPull) {
     const std::vector<std::byte> payload(payload_bytes);
     const auto pending =
         connection->send({.kind = kind, .view = view, .body = net::encode_message(request), .payload = {payload}});
-    return net::decode_message<PushPullReply>(connection->wait(pending, Deadline::in(10s), "it").body_bytes());
+    return net::decode_message<StepOutcome>(connection->wait(pending, Deadline::in(10s), "it").body_bytes());
   }
 
   static PushPullRequest push_of(std::vector<std::uint32_t> chunks) {
-    return {.lane_count = 1, .samples = 1, .lr = 0.1, .push = true, .chunks = std::move(chunks)};
+    return {.info = {.lanes = {0, 1}, .samples = 1, .lr = 0.1}, .push = true, .chunks = std::move(chunks)};
   }
 };
 
@@ -107,10 +107,10 @@ TEST_P(HostileTest, RefusesInvalidWorkersLanesAndNumbers) {
     EXPECT_THROW(push_pull(request, bytes), InvalidArgument);
   };
   refused([](PushPullRequest& r) { r.worker = 1; });
-  refused([](PushPullRequest& r) { r.first_lane = 1; });
-  refused([](PushPullRequest& r) { r.lane_count = 0; });
-  refused([](PushPullRequest& r) { r.samples = -1; });
-  refused([](PushPullRequest& r) { r.lr = std::nan(""); });
+  refused([](PushPullRequest& r) { r.info.lanes.first = 1; });
+  refused([](PushPullRequest& r) { r.info.lanes.count = 0; });
+  refused([](PushPullRequest& r) { r.info.samples = -1; });
+  refused([](PushPullRequest& r) { r.info.lr = std::nan(""); });
   EXPECT_EQ(push_pull(push_of({0}), bytes).newest, 1u);
 }
 
@@ -125,7 +125,7 @@ TEST_P(HostileTest, RefusesMissingOrTooSmallSharedMemory) {
   EXPECT_FAILS(push_pull(request, 0), Corrupt, "shared memory that holds 4096");
   request.segment = connection->channel().share(net::Segment::create("large", 1u << 20));
   EXPECT_EQ(push_pull(request, 0).newest, 1u);
-  request.step = 1;
+  request.info.step = 1;
   for (const std::uint64_t offset :
        {~std::uint64_t{0} - 3, std::uint64_t{1} << 62, (std::uint64_t{1} << 20) - 4, std::uint64_t{2}}) {
     request.offsets = {offset};

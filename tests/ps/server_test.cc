@@ -72,7 +72,7 @@ std::vector<float> work(net::EventLoop& loop, const ClientOptions& options, Step
     for (std::uint32_t table = 0; table < kTables.size(); ++table) {
       fill_gradient(client.gradients(table), worker, 10 * step + table);
     }
-    const PushInfo info{.step = step, .lanes = {worker, 1}, .samples = 4.0 + worker, .lr = 0.01};
+    const StepInfo info{.step = step, .lanes = {worker, 1}, .samples = 4.0 + worker, .lr = 0.01};
     for (const std::uint32_t table : {1u, 0u}) client.push(std::span(&table, 1), info);
     const StepOutcome outcome = client.finish();
     EXPECT_EQ(outcome.oldest, step + 1);

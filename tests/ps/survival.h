@@ -67,7 +67,7 @@ inline void set_initial(Client& client) {
   }
 }
 
-inline PushInfo info_of(LaneRange lanes, Step step) {
+inline StepInfo info_of(LaneRange lanes, Step step) {
   return {.step = step, .lanes = lanes, .samples = 3.0 * lanes.count, .lr = 0.01};
 }
 

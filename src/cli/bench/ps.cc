@@ -188,7 +188,7 @@ void work(const BenchLink& link, const JobShape& job, Rank rank, const std::stri
 
   std::vector<std::uint32_t> tables(job.tables);
   std::iota(tables.begin(), tables.end(), 0u);
-  ps::PushInfo info{.lanes = {rank, 1}, .samples = 1, .lr = 1e-6};
+  StepInfo info{.lanes = {rank, 1}, .samples = 1, .lr = 1e-6};
   const auto push = [&](bool pull) {
     info.unit = info.step * job.workers + rank;
     client.push(tables, info, pull);

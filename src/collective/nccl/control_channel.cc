@@ -5,7 +5,7 @@
 namespace trireme::collective {
 namespace {
 
-Array bytes_of(ControlMessage& message) { return {DType::kU8, &message, sizeof(ControlMessage)}; }
+Array bytes_of(Rendezvous& message) { return {DType::kU8, &message, sizeof(Rendezvous)}; }
 
 }  // namespace
 
@@ -13,7 +13,7 @@ ControlChannel::~ControlChannel() {
   ranks_.reset();  // ends pending transfers
 }
 
-void ControlChannel::send(Rank peer, const ControlMessage& message) {
+void ControlChannel::send(Rank peer, const Rendezvous& message) {
   Transfer& transfer = transfers_.emplace_back(Transfer{.peer = peer, .outgoing = true, .message = message});
   transfer.handle = ranks_->start(collective::send(bytes_of(transfer.message), peer));
 }
@@ -23,9 +23,9 @@ void ControlChannel::expect(Rank peer) {
   transfer.handle = ranks_->start(recv(bytes_of(transfer.message), peer));
 }
 
-std::optional<ControlMessage> ControlChannel::take(Rank peer) {
+std::optional<Rendezvous> ControlChannel::take(Rank peer) {
   if (arrived_[peer].empty()) return {};
-  const ControlMessage message = arrived_[peer].front();
+  const Rendezvous message = arrived_[peer].front();
   arrived_[peer].pop_front();
   return message;
 }

@@ -27,9 +27,9 @@ LaneComputer::LaneComputer(const Model& model, const TrainOptions& options, std:
       hooks_(parameters_),
       buffers_(*model.module) {}
 
-StepStatistics LaneComputer::compute(const StepWork& work, Strategy& strategy) {
+StepStatistics LaneComputer::compute(const StepWork& work, GradientSink& sink) {
   StepStatistics statistics;
-  const auto buffer_sums = strategy.buffer_sums();
+  const auto buffer_sums = sink.buffer_sums();
   buffers_.begin_step();
   const std::vector<SumStep> program = summation_schedule(work.lanes.count);
   std::size_t last_compute = program.size();
@@ -38,7 +38,7 @@ StepStatistics LaneComputer::compute(const StepWork& work, Strategy& strategy) {
   for (std::size_t i = 0; i <= last_compute; ++i) {
     const SumStep& move = program[i];
     if (move.kind == SumStep::Kind::kAdd) {
-      for (std::size_t p = 0; p < parameters_.size(); ++p) add(move.level, p, strategy);
+      for (std::size_t p = 0; p < parameters_.size(); ++p) add(move.level, p, sink);
       if (buffer_sums) buffers_.add(move.level, *buffer_sums);
       continue;
     }
@@ -46,12 +46,12 @@ StepStatistics LaneComputer::compute(const StepWork& work, Strategy& strategy) {
     const bool last = i == last_compute;
     // Once the last lane's gradient of a parameter is there, its sum is complete and leaves.
     const auto complete = [&](std::size_t p) {
-      for (std::size_t rest = last_compute + 1; rest < program.size(); ++rest) add(program[rest].level, p, strategy);
-      strategy.add(p);
+      for (std::size_t rest = last_compute + 1; rest < program.size(); ++rest) add(program[rest].level, p, sink);
+      sink.add(p);
     };
     const bool leave_early = last && options_.clip_norm <= 0;
     const auto on_gradient = [&](std::size_t p, const torch::Tensor& gradient) {
-      store(move.level, p, gradient, strategy);
+      store(move.level, p, gradient, sink);
       if (leave_early) complete(p);
     };
     if (buffer_sums) buffers_.begin_lane();
@@ -61,7 +61,7 @@ StepStatistics LaneComputer::compute(const StepWork& work, Strategy& strategy) {
       compute_lane(item, statistics, on_gradient);
     }
     if (buffer_sums) buffers_.end_lane(move.level, *buffer_sums);
-    if (options_.clip_norm > 0) clip(move.level, static_cast<double>(item.batch.size()), strategy);
+    if (options_.clip_norm > 0) clip(move.level, static_cast<double>(item.batch.size()), sink);
     if (last && !leave_early) {
       for (std::size_t p = parameters_.size(); p-- > 0;) complete(p);
     }
@@ -118,18 +118,18 @@ torch::Tensor LaneComputer::forward(const data::Item& item, SampleRange part, St
   return loss * samples;  // gradients are summed over samples; the mean is taken once, over all lanes
 }
 
-torch::Tensor LaneComputer::buffer(std::size_t level, std::size_t parameter, Strategy& strategy) {
+torch::Tensor LaneComputer::buffer(std::size_t level, std::size_t parameter, GradientSink& sink) {
   const torch::Tensor& like = parameters_[parameter];
-  if (level == 0) return torch::from_blob(strategy.gradient(parameter).data(), like.sizes());
+  if (level == 0) return torch::from_blob(sink.gradient(parameter).data(), like.sizes());
   while (scratch_.size() < level) scratch_.emplace_back(parameters_.size());
   torch::Tensor& tensor = scratch_[level - 1][parameter];
   if (!tensor.defined()) tensor = torch::empty(like.sizes());
   return tensor;
 }
 
-void LaneComputer::store(std::size_t level, std::size_t parameter, const torch::Tensor& gradient, Strategy& strategy) {
+void LaneComputer::store(std::size_t level, std::size_t parameter, const torch::Tensor& gradient, GradientSink& sink) {
   torch::NoGradGuard no_grad;
-  torch::Tensor to = buffer(level, parameter, strategy);
+  torch::Tensor to = buffer(level, parameter, sink);
   if (gradient.defined()) {
     to.copy_(gradient);
   } else {
@@ -137,21 +137,21 @@ void LaneComputer::store(std::size_t level, std::size_t parameter, const torch::
   }
 }
 
-void LaneComputer::add(std::size_t level, std::size_t parameter, Strategy& strategy) {
+void LaneComputer::add(std::size_t level, std::size_t parameter, GradientSink& sink) {
   torch::NoGradGuard no_grad;
-  buffer(level - 1, parameter, strategy).add_(buffer(level, parameter, strategy));
+  buffer(level - 1, parameter, sink).add_(buffer(level, parameter, sink));
 }
 
-void LaneComputer::clip(std::size_t level, double samples, Strategy& strategy) {
+void LaneComputer::clip(std::size_t level, double samples, GradientSink& sink) {
   torch::NoGradGuard no_grad;
   double square = 0;
   for (std::size_t p = 0; p < parameters_.size(); ++p) {
-    const double norm = buffer(level, p, strategy).norm().item<double>();
+    const double norm = buffer(level, p, sink).norm().item<double>();
     square += norm * norm;
   }
   const double limit = options_.clip_norm * samples;  // the buffers hold sums, the limit is for the mean
   if (const double norm = std::sqrt(square); norm > limit) {
-    for (std::size_t p = 0; p < parameters_.size(); ++p) buffer(level, p, strategy).mul_(limit / norm);
+    for (std::size_t p = 0; p < parameters_.size(); ++p) buffer(level, p, sink).mul_(limit / norm);
   }
 }
 

@@ -7,9 +7,9 @@
 
 #include "train/compute/buffers.h"
 #include "train/compute/gradient_hooks.h"
+#include "train/compute/gradient_sink.h"
 #include "train/compute/summation_schedule.h"
 #include "train/compute/work_stream.h"
-#include "train/strategy/strategy.h"
 
 namespace trireme {
 
@@ -21,13 +21,13 @@ struct StepStatistics {
 };
 
 /// Computes the gradients of a worker's lanes, one lane after the other, sums them along the lanes' tree and gives them
-/// to the strategy while the last backward still runs. The model's buffers go the same way if the strategy wants them.
+/// to the sink while the last backward still runs. The model's buffers go the same way if the sink wants them.
 class LaneComputer {
  public:
   LaneComputer(const Model& model, const TrainOptions& options, std::vector<std::int64_t> sample_shape);
 
   /// Throws InvalidArgument naming step and lane if a loss is not finite.
-  StepStatistics compute(const StepWork& work, Strategy& strategy);
+  StepStatistics compute(const StepWork& work, GradientSink& sink);
 
   /// The step that `compute` was last called for was given up: the model's buffers are again what they were before it.
   void rewind() { buffers_.rewind(); }
@@ -41,10 +41,10 @@ class LaneComputer {
   void compute_lane(const data::Item& item, StepStatistics& statistics, const GradientHooks::OnGradient& on_gradient);
   Batch to_tensors(const data::Item& item, SampleRange part) const;
   torch::Tensor forward(const data::Item& item, SampleRange part, StepStatistics& statistics);
-  torch::Tensor buffer(std::size_t level, std::size_t parameter, Strategy& strategy);
-  void store(std::size_t level, std::size_t parameter, const torch::Tensor& gradient, Strategy& strategy);
-  void add(std::size_t level, std::size_t parameter, Strategy& strategy);
-  void clip(std::size_t level, double samples, Strategy& strategy);
+  torch::Tensor buffer(std::size_t level, std::size_t parameter, GradientSink& sink);
+  void store(std::size_t level, std::size_t parameter, const torch::Tensor& gradient, GradientSink& sink);
+  void add(std::size_t level, std::size_t parameter, GradientSink& sink);
+  void clip(std::size_t level, double samples, GradientSink& sink);
 
   Model model_;
   const TrainOptions& options_;

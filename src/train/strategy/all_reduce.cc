@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/random.h"
+#include "tensor/host_memory.h"
 
 namespace trireme {
 namespace {
@@ -16,14 +17,13 @@ std::size_t whole_lines(std::size_t floats) { return (floats + kLineFloats - 1) 
 
 }  // namespace
 
-AllReduce::AllReduce(JobSession& job, AllReduceOptions options)
-    : job_(job), options_(std::move(options)), learners_(job.endpoint(), job.place().bits_per_second) {}
-
-void AllReduce::attach(const Model& model) {
-  model_ = model;
-  parameters_ = HostParameters(*model.module, options_.update);
-  buckets_ = Buckets(parameters_.elements(), options_.bucket_bytes);
-}
+AllReduce::AllReduce(JobSession& job, const Model& model, AllReduceOptions options)
+    : job_(job),
+      options_(std::move(options)),
+      model_(model),
+      parameters_(*model.module, options_.update),
+      buckets_(parameters_.elements(), {.bytes = options_.bucket_bytes}),
+      learners_(job.endpoint(), job.place().bits_per_second) {}
 
 // ---- Learners: workers that are about to take part.
 
@@ -92,8 +92,7 @@ void AllReduce::update_learners(const StepChange& change) {
     std::vector<torch::Tensor> buffers;  // kept until they are copied
     for (const std::span<float> sums : gradients_) parts.push_back(std::as_bytes(sums));
     for (const torch::Tensor& buffer : model_.module->buffers()) {
-      buffers.push_back(buffer.detach().to(torch::kCPU).contiguous());
-      parts.emplace_back(static_cast<const std::byte*>(buffers.back().data_ptr()), buffer.nbytes());
+      parts.push_back(bytes_of(buffers.emplace_back(on_host(buffer))));
     }
     learners_.add(change, parts);
   }
@@ -143,7 +142,7 @@ Step AllReduce::sync_state(const Restore& restore) {
   return at_.version;
 }
 
-std::optional<TrainingState> AllReduce::state(const SaveRequest& request) {
+std::optional<TrainingState> AllReduce::state(const CheckpointRequest& request) {
   if (request.saved == at_.version) return std::nullopt;
   return TrainingState{.at = at_, .tensors = tensors()};
 }
@@ -155,51 +154,41 @@ std::vector<NamedParameter> AllReduce::tensors() {
 }
 
 void AllReduce::allocate_buckets() {
-  const auto floats_of = [&](std::size_t bucket) {
-    std::size_t floats = 0;
-    for (const std::uint32_t i : buckets_.members(bucket)) floats += parameters_.elements()[i];
-    return floats;
-  };
   std::size_t total = 0;
-  for (std::size_t bucket = 0; bucket < buckets_.count(); ++bucket) total += whole_lines(floats_of(bucket));
+  for (std::size_t bucket = 0; bucket < buckets_.count(); ++bucket) total += whole_lines(buckets_.elements(bucket));
   memory_ = ranks_->allocate(total * sizeof(float));
   bucket_memory_.clear();
   auto* next = reinterpret_cast<float*>(memory_.get());
   gradients_.resize(parameters_.size());
   for (std::size_t bucket = 0; bucket < buckets_.count(); ++bucket) {
-    bucket_memory_.emplace_back(next, floats_of(bucket));
-    reductions_.emplace_back(*ranks_, options_.codec, floats_of(bucket), reduce_);
-    float* at = next;
+    const std::span<float> memory = bucket_memory_.emplace_back(next, buckets_.elements(bucket));
+    reductions_.emplace_back(*ranks_, options_.codec, memory.size(), reduce_);
     for (const std::uint32_t i : buckets_.members(bucket)) {
-      gradients_[i] = {at, parameters_.elements()[i]};
-      at += gradients_[i].size();
+      gradients_[i] = memory.subspan(buckets_.offset(i) - buckets_.first(bucket), parameters_.elements()[i]);
     }
-    next += whole_lines(floats_of(bucket));
+    next += whole_lines(buckets_.elements(bucket));
   }
 }
 
 void AllReduce::begin(const StepInfo& info) {
   info_ = info;
   buckets_.begin();
-  full_.assign(buckets_.count(), false);
   started_ = 0;
   message_ = {static_cast<float>(info.samples), info.stop ? 1.0f : 0.0f, info.regroup ? 1.0f : 0.0f};
   message_pending_ = collective::PendingOperation(*ranks_, collective::all_reduce(std::span<float>(message_)));
 }
 
 void AllReduce::add(std::size_t i) {
-  const auto full = buckets_.add(i);
-  if (!full) return;
-  full_[*full] = true;
+  buckets_.add(i);
   // In the order of buckets, not of their completion: that may differ between workers (an unused parameter, a lane
   // without samples), and operations are matched by their request.
-  for (; started_ < full_.size() && full_[started_]; ++started_) {
+  for (; started_ < buckets_.count() && buckets_.full(started_); ++started_) {
     reductions_[started_].start(bucket_memory_[started_], mix_seed(at_.version, started_),
                                 fmt::format("bucket {}", started_));
   }
 }
 
-StepResult AllReduce::finish() {
+StepOutcome AllReduce::finish() {
   TRIREME_CHECK(started_ == buckets_.count(), "{} of {} buckets were filled", started_, buckets_.count());
   buffer_sync_->start();
   message_pending_.wait();
@@ -219,7 +208,7 @@ StepResult AllReduce::finish() {
   buffer_sync_->apply();
   ++at_.version;
   update_learners({.after = at_, .updated = all.samples > 0, .input = input});
-  return {.version = at_.version, .counted = true, .stop = all.stop, .regroup = all.regroup};
+  return {.oldest = at_.version, .newest = at_.version, .stop = all.stop, .regroup = all.regroup};
 }
 
 AllReduce::Message AllReduce::read_message() const {

@@ -11,7 +11,7 @@
 #include "collective/compressed_reduce.h"
 #include "collective/pending_operation.h"
 #include "job/job_session.h"
-#include "train/compute/buckets.h"
+#include "tensor/buckets.h"
 #include "train/strategy/buffer_sync.h"
 #include "train/strategy/catch_up_client.h"
 #include "train/strategy/catch_up_server.h"
@@ -41,20 +41,19 @@ struct AllReduceOptions {
 /// copy of the state, and then makes the others' steps on it until it takes part.
 class AllReduce final : public Strategy {
  public:
-  /// `job` outlives this object.
-  AllReduce(JobSession& job, AllReduceOptions options);
+  /// Talks to nobody yet. `job` outlives this object. Throws InvalidArgument as HostParameters.
+  AllReduce(JobSession& job, const Model& model, AllReduceOptions options);
 
-  void attach(const Model& model) override;
   void catch_up() override;
   Step sync_state(const Restore& restore) override;
   void begin(const StepInfo& info) override;
   std::span<float> gradient(std::size_t i) override { return gradients_[i]; }
   void add(std::size_t i) override;
   std::optional<std::span<float>> buffer_sums() override { return buffer_sync_->sums(); }
-  StepResult finish() override;
+  StepOutcome finish() override;
   void refresh() override {}  // the parameters are always up to date
   void leave() override;
-  std::optional<TrainingState> state(const SaveRequest& request) override;
+  std::optional<TrainingState> state(const CheckpointRequest& request) override;
   void interrupt(const std::string& reason) override;
   std::optional<Communication> communication() const override;
 
@@ -87,7 +86,6 @@ class AllReduce final : public Strategy {
   std::vector<std::span<float>> gradients_;      // by parameter
   std::optional<BufferSync> buffer_sync_;
   StepInfo info_;
-  std::vector<bool> full_;  // by bucket
   Position at_;
   std::size_t started_ = 0;  // buckets on their way in this step
   std::array<float, kMessageFloats> message_{};

@@ -1,6 +1,8 @@
 #include "train/strategy/buffer_sync.h"
 
-#include <cstring>
+#include <algorithm>
+
+#include "tensor/host_memory.h"
 
 namespace trireme {
 
@@ -26,9 +28,7 @@ void BufferSync::start() {
   if (told_bytes_.empty()) return;
   std::byte* to = told_bytes_.data();
   for (const torch::Tensor& tensor : told_) {
-    const torch::Tensor flat = tensor.detach().to(torch::kCPU).contiguous();
-    std::memcpy(to, flat.data_ptr(), flat.nbytes());
-    to += flat.nbytes();
+    to = std::ranges::copy(bytes_of(on_host(tensor)), to).out;
   }
   pending_.emplace_back(ranks_,
                         collective::broadcast(collective::Array(DType::kU8, told_bytes_.data(), told_bytes_.size())));

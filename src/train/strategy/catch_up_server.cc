@@ -12,16 +12,13 @@
 #include "base/mutex.h"
 #include "net/event_loop.h"
 #include "net/raw_stream.h"
+#include "tensor/host_memory.h"
 
 namespace trireme {
 namespace {
 
 constexpr auto kHelloWithin = 5s;
 constexpr std::uint64_t kLeastBacklog = 64 * kMiB;  // a small state is no reason to give up early
-
-Bytes bytes_of(const torch::Tensor& tensor) {
-  return {static_cast<const std::byte*>(tensor.data_ptr()), tensor.nbytes()};
-}
 
 }  // namespace
 
@@ -186,11 +183,10 @@ std::size_t CatchUpServer::accept(const Position& at, const std::function<std::v
   const std::size_t before = feeds_.size();
   while (auto learner = endpoint_.accept_learner()) {
     if (!message) {
-      std::vector<torch::Tensor> on_host;  // kept until they are copied
+      std::vector<torch::Tensor> held;  // until they are copied
       std::vector<Bytes> parts;
       for (const NamedParameter& piece : state()) {
-        on_host.push_back(piece.tensor.detach().to(torch::kCPU).contiguous());
-        parts.push_back(bytes_of(on_host.back()));
+        parts.push_back(bytes_of(held.emplace_back(on_host(piece.tensor))));
       }
       message =
           make_message({.kind = CatchUpHeader::Kind::kState, .version = at.version, .updates = at.updates}, parts);

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "checkpoint/format.h"
+#include "tensor/host_memory.h"
 
 namespace trireme {
 
@@ -15,7 +16,7 @@ HostParameters::HostParameters(const torch::nn::Module& module, const optim::Upd
     if (!tensor.is_contiguous()) tensor.set_data(tensor.contiguous());  // gradients come in rows, whatever the layout
     names_.push_back(parameter.name);
     parameters_.push_back(tensor);
-    host_.push_back(tensor.is_cpu() ? tensor.detach() : tensor.detach().to(torch::kCPU));
+    host_.push_back(on_host(tensor));
     elements_.push_back(static_cast<std::size_t>(tensor.numel()));
     state_.emplace_back(optim::state_floats(update_.rule) * elements_.back());
   }

@@ -16,8 +16,6 @@ namespace trireme {
 /// there.
 class HostParameters {
  public:
-  HostParameters() = default;
-
   /// Throws InvalidArgument if there are none, or one is not float32.
   HostParameters(const torch::nn::Module& module, const optim::UpdateConfig& update);
 

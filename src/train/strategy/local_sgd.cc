@@ -24,12 +24,12 @@ optim::UpdateConfig outer_config(const cluster::LocalSgdChoice& choice) {
 
 }  // namespace
 
-LocalSgd::LocalSgd(collective::Communicator& ranks, LocalSgdOptions options) : ranks_(ranks), options_(options) {}
-
-void LocalSgd::attach(const Model& model) {
-  model_ = model;
-  parameters_ = HostParameters(*model.module, options_.update);
-  buffers_.emplace(*model.module);
+LocalSgd::LocalSgd(collective::Communicator& ranks, const Model& model, LocalSgdOptions options)
+    : ranks_(ranks),
+      options_(options),
+      model_(model),
+      parameters_(*model.module, options_.update),
+      buffers_(*model.module) {
   const std::size_t outer_floats = optim::state_floats(outer_config(options_.choice).rule);
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const std::span<float> values = parameters_.values(i);
@@ -56,7 +56,7 @@ Step LocalSgd::sync_state(const Restore& restore) {
   at_ = agreed_at_;
   parameters_.copy_all_to_module();
   for (std::size_t i = 0; i < parameters_.size(); ++i) std::ranges::copy(parameters_.values(i), agreed_[i].begin());
-  if (options_.buffers == BufferPolicy::kAverage) total += buffers_->mean_floats();
+  if (options_.buffers == BufferPolicy::kAverage) total += buffers_.mean_floats();
   total += 2;  // the wishes to stop and to regroup
   memory_ = ranks_.allocate(total * sizeof(float));
   flat_ = {reinterpret_cast<float*>(memory_.get()), total};
@@ -70,7 +70,7 @@ Step LocalSgd::sync_state(const Restore& restore) {
   return at_.version;
 }
 
-std::optional<TrainingState> LocalSgd::state(const SaveRequest& request) {
+std::optional<TrainingState> LocalSgd::state(const CheckpointRequest& request) {
   if (since_ > 0 || request.saved == agreed_at_.version) return std::nullopt;
   TrainingState state{.at = agreed_at_, .tensors = parameters_.state(), .same_everywhere = false};
   for (NamedParameter& piece : non_trainable_state(*model_.module)) state.tensors.push_back(std::move(piece));
@@ -91,12 +91,12 @@ void LocalSgd::begin(const StepInfo& info) {
   own_.clear();
 }
 
-StepResult LocalSgd::finish() {
+StepOutcome LocalSgd::finish() {
   take_own_step();
   stop_wanted_ = stop_wanted_ || info_.stop;
   regroup_wanted_ = info_.regroup;
   ++at_.version;
-  StepResult done{.version = at_.version};
+  StepOutcome done = StepOutcome::at(at_.version);
   if (++since_ >= options_.choice.steps) {
     done.stop = average();
     done.regroup = flat_[flat_.size() - 2] > 0;
@@ -119,8 +119,8 @@ bool LocalSgd::average() {
   float* at = flat_.data();
   for (std::size_t i = 0; i < parameters_.size(); ++i) at = std::ranges::copy(parameters_.values(i), at).out;
   const bool with_buffers = options_.buffers == BufferPolicy::kAverage;
-  const std::span<float> buffer_means(at, with_buffers ? buffers_->mean_floats() : 0);
-  if (with_buffers) pack(buffers_->means, buffer_means);
+  const std::span<float> buffer_means(at, with_buffers ? buffers_.mean_floats() : 0);
+  if (with_buffers) pack(buffers_.means, buffer_means);
   flat_[flat_.size() - 2] = regroup_wanted_ ? 1 : 0;
   flat_.back() = stop_wanted_ ? 1 : 0;
 
@@ -134,7 +134,7 @@ bool LocalSgd::average() {
     parameters_.copy_to_module(i);
     at += parameters_.elements()[i];
   }
-  if (with_buffers) unpack(buffer_means, buffers_->means);
+  if (with_buffers) unpack(buffer_means, buffers_.means);
   sync_other_buffers();
   meeting_bytes_ += moved_bytes() - before;
   return flat_.back() > 0;
@@ -169,9 +169,9 @@ void LocalSgd::merge(std::size_t i, std::span<float> mean) {
 
 void LocalSgd::sync_other_buffers() {
   if (options_.buffers == BufferPolicy::kOwn) return;
-  for (const torch::Tensor& buffer : buffers_->others) broadcast_tensor(ranks_, buffer);
+  for (const torch::Tensor& buffer : buffers_.others) broadcast_tensor(ranks_, buffer);
   if (options_.buffers == BufferPolicy::kAverage) return;
-  for (const torch::Tensor& buffer : buffers_->means) broadcast_tensor(ranks_, buffer);
+  for (const torch::Tensor& buffer : buffers_.means) broadcast_tensor(ranks_, buffer);
 }
 
 void LocalSgd::refresh() {

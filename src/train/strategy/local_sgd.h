@@ -29,10 +29,9 @@ struct LocalSgdOptions {
 /// Workers take the same number of steps and stop together: who wants to stop says so when they meet.
 class LocalSgd final : public Strategy {
  public:
-  /// `ranks` are the job's workers; it outlives this object.
-  LocalSgd(collective::Communicator& ranks, LocalSgdOptions options);
-
-  void attach(const Model& model) override;
+  /// Talks to nobody yet. `ranks` are the job's workers; it outlives this object. Throws InvalidArgument as
+  /// HostParameters.
+  LocalSgd(collective::Communicator& ranks, const Model& model, LocalSgdOptions options);
 
   /// Goes on from what all agreed on when they met last: steps that a worker has taken alone since then are taken
   /// again.
@@ -40,7 +39,7 @@ class LocalSgd final : public Strategy {
   void begin(const StepInfo& info) override;
   std::span<float> gradient(std::size_t i) override { return gradients_[i]; }
   void add(std::size_t /*i*/) override {}
-  StepResult finish() override;
+  StepOutcome finish() override;
 
   /// Shows what all agreed on when they met last, until the next step begins, which goes on from this worker's own.
   void refresh() override;
@@ -49,7 +48,7 @@ class LocalSgd final : public Strategy {
   void leave() override;
 
   /// Only when the workers have just met. The state of the optimizer is this worker's own.
-  std::optional<TrainingState> state(const SaveRequest& request) override;
+  std::optional<TrainingState> state(const CheckpointRequest& request) override;
   void interrupt(const std::string& reason) override { ranks_.abort(reason); }
   std::optional<Communication> communication() const override;
 
@@ -67,7 +66,7 @@ class LocalSgd final : public Strategy {
   LocalSgdOptions options_;
   Model model_;
   HostParameters parameters_;
-  std::optional<ModelBuffers> buffers_;
+  ModelBuffers buffers_;
   std::vector<std::vector<float>> gradients_;    // by parameter
   std::vector<std::vector<float>> agreed_;       // by parameter: common to all since they met; the centre
   std::vector<std::vector<float>> outer_state_;  // by parameter

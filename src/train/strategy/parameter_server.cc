@@ -15,20 +15,8 @@ constexpr auto kRestoreTime = 600s;  // the chief reads a checkpoint; the master
 
 }  // namespace
 
-ParameterServer::ParameterServer(JobSession& job, ParameterServerOptions options) : job_(job), options_(options) {}
-
-ParameterServer::~ParameterServer() {
-  if (!adopted_) return;
-  torch::NoGradGuard no_grad;
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    torch::Tensor& tensor = parameters_[i].tensor;
-    const bool ours = tensor.is_cpu() && tensor.data_ptr() == host_view(i).data_ptr();
-    if (ours) tensor.set_data(tensor.detach().clone());
-  }
-}
-
-void ParameterServer::attach(const Model& model) {
-  model_ = model;
+ParameterServer::ParameterServer(JobSession& job, const Model& model, ParameterServerOptions options)
+    : job_(job), options_(std::move(options)), model_(model) {
   std::vector<std::size_t> elements;
   for (const NamedParameter& parameter : trainable_parameters(*model.module)) {
     if (parameter.tensor.scalar_type() != torch::kFloat32) {
@@ -44,7 +32,17 @@ void ParameterServer::attach(const Model& model) {
         "the model has buffers (batch-norm statistics): each worker keeps its own, the chief's are evaluated and saved",
         {{"buffers", model.module->buffers().size()}});
   }
-  buckets_ = Buckets(elements, options_.bucket_bytes);
+  buckets_ = Buckets(elements, {.bytes = options_.bucket_bytes});
+}
+
+ParameterServer::~ParameterServer() {
+  if (!adopted_) return;
+  torch::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    torch::Tensor& tensor = parameters_[i].tensor;
+    const bool ours = tensor.is_cpu() && tensor.data_ptr() == host_view(i).data_ptr();
+    if (ours) tensor.set_data(tensor.detach().clone());
+  }
 }
 
 // ---- Views.
@@ -57,7 +55,7 @@ Step ParameterServer::sync_state(const Restore& restore) {
   } else if (!load_status.complete()) {
     await_values();
   }
-  const ps::StepOutcome pulled = client_->pull();
+  const StepOutcome pulled = client_->pull();
   const bool must_be_whole = options_.consistency.synchronous() && options_.consistency.backup_workers == 0;
   at_ = {.fresh = false,
          .version = must_be_whole && !pulled.whole() ? complete_step(pulled.oldest, restore) : pulled.newest};
@@ -176,27 +174,21 @@ void ParameterServer::begin(const StepInfo& info) {
 std::span<float> ParameterServer::gradient(std::size_t i) { return client_->gradients(static_cast<std::uint32_t>(i)); }
 
 void ParameterServer::add(std::size_t i) {
-  const auto full = buckets_.add(i);
-  if (!full) return;
-  client_->push(buckets_.members(*full), {.step = info_.step,
-                                          .unit = info_.unit,
-                                          .lanes = info_.lanes,
-                                          .samples = info_.samples,
-                                          .lr = info_.lr,
-                                          .stop = info_.stop,
-                                          .regroup = info_.regroup});
+  buckets_.add(i);
+  const std::size_t bucket = buckets_.bucket_of(i);
+  if (buckets_.full(bucket)) client_->push(buckets_.members(bucket), info_);
 }
 
-StepResult ParameterServer::finish() {
-  const ps::StepOutcome outcome = client_->finish();
+StepOutcome ParameterServer::finish() {
+  StepOutcome outcome = client_->finish();
   take_parameters();
   at_.version = outcome.newest;
-  const bool synchronous = options_.consistency.synchronous();
-  return {.version = outcome.newest,
-          .counted = outcome.counted,
-          .repeated = !synchronous && outcome.repeated,
-          .stop = outcome.stop,
-          .regroup = synchronous ? outcome.regroup : info_.regroup};
+  if (options_.consistency.synchronous()) {
+    outcome.repeated = false;  // its step was made, with or without it
+  } else {
+    outcome.regroup = info_.regroup;  // each for itself
+  }
+  return outcome;
 }
 
 void ParameterServer::refresh() {
@@ -227,7 +219,7 @@ void ParameterServer::interrupt(const std::string& reason) {
 
 // ---- Checkpoints.
 
-std::optional<TrainingState> ParameterServer::state(const SaveRequest& request) {
+std::optional<TrainingState> ParameterServer::state(const CheckpointRequest& request) {
   if (!job_.chief()) return std::nullopt;
   const std::optional<Step> version = version_to_save(request);
   if (!version) return std::nullopt;
@@ -235,7 +227,7 @@ std::optional<TrainingState> ParameterServer::state(const SaveRequest& request) 
 }
 
 /// In ssp and asp it is what all units together have made, if nobody is at work.
-std::optional<Step> ParameterServer::version_to_save(const SaveRequest& request) {
+std::optional<Step> ParameterServer::version_to_save(const CheckpointRequest& request) {
   Step version = request.step;
   if (!options_.consistency.synchronous()) {
     const ps::LoadStatus load_status = client_->load_status();
@@ -249,7 +241,7 @@ std::optional<Step> ParameterServer::version_to_save(const SaveRequest& request)
   return request.saved == steps_of(version) ? std::nullopt : std::optional(version);
 }
 
-std::optional<TrainingState> ParameterServer::save_on_servers(Step version, const SaveRequest& request) {
+std::optional<TrainingState> ParameterServer::save_on_servers(Step version, const CheckpointRequest& request) {
   const auto outcome =
       client_->save({.version = version, .attempt = request.attempt, .bytes_per_second = request.bytes_per_second});
   if (!outcome.problem.empty()) {

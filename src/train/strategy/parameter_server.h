@@ -6,7 +6,7 @@
 #include "base/mutex.h"
 #include "job/job_session.h"
 #include "ps/client.h"
-#include "train/compute/buckets.h"
+#include "tensor/buckets.h"
 #include "train/strategy/strategy.h"
 
 namespace trireme {
@@ -31,20 +31,21 @@ struct ParameterServerOptions {
 /// Checkpoints: each server writes what it holds, if all of them know where to; else the chief fetches it all.
 class ParameterServer final : public Strategy {
  public:
-  ParameterServer(JobSession& job, ParameterServerOptions options);
+  /// Talks to nobody yet. `job` outlives this object. Throws InvalidArgument if the model has nothing to train, or
+  /// parameters that are not float32.
+  ParameterServer(JobSession& job, const Model& model, ParameterServerOptions options);
 
   /// Gives the module parameters of its own again, with their last values.
   ~ParameterServer() override;
 
-  void attach(const Model& model) override;
   Step sync_state(const Restore& restore) override;
   void begin(const StepInfo& info) override;
   std::span<float> gradient(std::size_t i) override;
   void add(std::size_t i) override;
-  StepResult finish() override;
+  StepOutcome finish() override;
   void refresh() override;
   void leave() override;
-  std::optional<TrainingState> state(const SaveRequest& request) override;
+  std::optional<TrainingState> state(const CheckpointRequest& request) override;
   void interrupt(const std::string& reason) override;
   std::optional<Communication> communication() const override;
 
@@ -54,8 +55,8 @@ class ParameterServer final : public Strategy {
   void provide(const Restore& restore, bool untouched);
   void await_values();
   Step complete_step(Step oldest, const Restore& restore);
-  std::optional<Step> version_to_save(const SaveRequest& request);
-  std::optional<TrainingState> save_on_servers(Step version, const SaveRequest& request);
+  std::optional<Step> version_to_save(const CheckpointRequest& request);
+  std::optional<TrainingState> save_on_servers(Step version, const CheckpointRequest& request);
   std::optional<TrainingState> fetch_state(Step version);
   std::vector<NamedParameter> tensors_of(ps::TablesState& state) const;
   std::vector<NamedParameter> tensors_elsewhere() const;

@@ -2,36 +2,16 @@
 
 #include <functional>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "trireme/model.h"
 #include "trireme/trainer.h"
 
-#include "base/lanes.h"
+#include "base/step.h"
+#include "train/compute/gradient_sink.h"
 
 namespace trireme {
-
-/// What a step's gradients stand for.
-struct StepInfo {
-  Step step = 0;           ///< steps this worker has finished
-  std::uint64_t unit = 0;  ///< leased work: which piece it is, step * lanes + lane
-  LaneRange lanes;         ///< whose gradients this worker sums
-  double samples = 0;      ///< in these lanes
-  double lr = 0;
-  bool stop = false;     ///< this worker wants everybody to stop after this step
-  bool regroup = false;  ///< this worker wants everybody to meet in the next view after this step
-};
-
-/// How a step ended.
-struct StepResult {
-  Step version = 0;       ///< steps the parameters have seen, by this worker's knowledge
-  bool counted = true;    ///< false: this worker's gradients came too late to count
-  bool repeated = false;  ///< leased work: it had taken effect before, this time it changed nothing
-  bool stop = false;      ///< end now; in synchronous modes all workers are told after the same step
-  bool regroup = false;   ///< meet in the next view now; all workers are told after the same step
-};
 
 /// How far a worker has got.
 struct Position {
@@ -52,7 +32,7 @@ struct TrainingState {
 };
 
 /// What a checkpoint is wanted of.
-struct SaveRequest {
+struct CheckpointRequest {
   Step step = 0;              ///< leased work: no matter; all that was made is wanted
   std::optional<Step> saved;  ///< the last that was saved: nothing is to be done for it again
   std::string attempt;        ///< see checkpoint::PartInfo; for those who write parts elsewhere
@@ -63,66 +43,51 @@ struct SaveRequest {
 /// `initial`, `state` holds the values that training begins with, if nothing is restored.
 using Restore = std::function<std::optional<Position>(const std::vector<NamedParameter>& state, bool initial)>;
 
-/// How gradients become one update of the parameters: parameter servers, all-reduce, …
+/// How gradients become one update of the parameters: parameter servers, all-reduce, ... It takes over the parameters
+/// of the model that it is made for: they live where the strategy wants them.
 ///
-/// A step: `begin`, then for each parameter, in the order in which backward produces them, its gradient is written to
-/// `gradient(i)` and `add(i)` called (it may leave at once), then `finish`.
-class Strategy {
+/// A step: `begin`, then the gradients (see GradientSink), then `finish`. A view: `sync_state`, then steps; after the
+/// last step `leave`. All is called by the training thread, but for `interrupt`.
+class Strategy : public GradientSink {
  public:
-  virtual ~Strategy() = default;
-
-  /// Takes over the parameters: they will live where the strategy wants them. Called once; talks to nobody.
-  virtual void attach(const Model& model) = 0;
-
-  /// For a learner, after `attach`: takes as much of the others' state as can be had while they train, and returns when
-  /// waiting any longer before it takes part would gain nothing. `sync_state` brings the rest.
+  /// For a learner, before its first `sync_state`: takes as much of the others' state as can be had while they train,
+  /// and returns when waiting any longer before it takes part would gain nothing. `sync_state` brings the rest. Throws
+  /// PeerLost if the job has failed.
   virtual void catch_up() {}
 
   /// Brings all workers of the present view to the same state: that of whoever is furthest; or, where nobody has any,
-  /// what the chief gets from `restore` (null: nothing), or its initial values. After `attach`, and again in every
-  /// later view. A collective call. Returns the step to go on with. Throws PeerLost, Timeout, StaleView.
+  /// what the chief gets from `restore` (may be null), or its initial values. First of all calls in every view. A
+  /// collective call. Returns the step to go on with. Throws PeerLost, Timeout, StaleView.
   virtual Step sync_state(const Restore& restore) = 0;
 
-  /// Begins a step: what `info` says travels with its gradients. Called once per step by the training thread, after
-  /// `sync_state` or the `finish` of the step before; a step that threw is begun again after the next `sync_state`.
-  /// Does not wait for peers. Throws PeerLost if the view is broken already.
+  /// Begins a step: what `info` says travels with its gradients. Called once per step, after `sync_state` or the
+  /// `finish` of the step before; a step that threw is begun again after the next `sync_state`. Does not wait for
+  /// peers. Throws PeerLost if the view is broken already.
   virtual void begin(const StepInfo& info) = 0;
 
-  /// Where the gradient (summed over the samples of all this worker's lanes) of parameter `i` goes: host memory, flat.
-  virtual std::span<float> gradient(std::size_t i) = 0;
+  /// Waits until the update is made, and returns how it ended; the parameters are then new. After every gradient was
+  /// added. Throws PeerLost, Timeout, StaleView; then `sync_state` tells whether the step was made.
+  virtual StepOutcome finish() = 0;
 
-  /// `gradient(i)` is complete: it may be sent now, so it belongs to the strategy until `finish` has returned or
-  /// thrown. Called exactly once per parameter between `begin` and `finish`, in any order; twice aborts. Called by the
-  /// training thread, or by the one on which backward runs its hooks; not thread-safe. Does not wait for peers. Throws
-  /// PeerLost if the view is broken, InvalidArgument if a transport can never carry it.
-  virtual void add(std::size_t i) = 0;
-
-  /// Where the model's float32 buffers (batch-norm statistics), summed over this worker's lanes, go before `finish`,
-  /// which makes the mean over all lanes the new buffers: host memory, flat, in the order of ModelBuffers. Nothing:
-  /// they go from lane to lane as they are.
-  virtual std::optional<std::span<float>> buffer_sums() { return std::nullopt; }
-
-  /// Waits until the update is made; the parameters are then new. Throws PeerLost, Timeout.
-  virtual StepResult finish() = 0;
-
-  /// Brings the parameters up to date without contributing: before an evaluation. By the chief alone, also after
-  /// `leave`.
+  /// Shows the common parameters in the module without contributing: before an evaluation. By the chief alone, between
+  /// steps or after `leave`; so not a collective call. Throws PeerLost, Timeout, StaleView.
   virtual void refresh() = 0;
 
-  /// This worker contributes no more. All workers call it after the same step in synchronous modes, so it may be
-  /// collective.
+  /// This worker contributes no more. In synchronous modes all workers call it after the same step, and it may be a
+  /// collective call. Throws PeerLost, Timeout, StaleView.
   virtual void leave() = 0;
 
-  /// What the checkpoint holds; nothing if this is no moment for one, or it was saved, or it is another worker's
-  /// business. Valid until the next call. Where others than workers hold some of it, they write that, if they can:
-  /// they have begun when this returns. Throws PeerLost, Timeout, StaleView.
-  virtual std::optional<TrainingState> state(const SaveRequest& /*order*/) { return std::nullopt; }
+  /// Returns what the checkpoint holds; nullopt if this is no moment for one, or it was saved, or it is another
+  /// worker's business. Between steps; valid until the next call. Where others than workers hold some of it, they write
+  /// that, if they can: they have begun when this returns. Throws PeerLost, Timeout, StaleView.
+  virtual std::optional<TrainingState> state(const CheckpointRequest& request) = 0;
 
-  /// Makes a wait in progress fail; from any thread.
+  /// Makes a wait in progress, and each later one in this view, throw PeerLost that gives `reason`. From any thread;
+  /// does not block.
   virtual void interrupt(const std::string& reason) = 0;
 
-  /// What this worker has moved so far; nothing = not counted.
-  virtual std::optional<Communication> communication() const { return std::nullopt; }
+  /// Returns what this worker has moved so far; nullopt if it never took part.
+  virtual std::optional<Communication> communication() const = 0;
 };
 
 }  // namespace trireme

@@ -10,23 +10,17 @@ namespace trireme {
 namespace {
 
 /// Keeps the gradients where a test can see them.
-class Kept final : public Strategy {
+class Kept final : public GradientSink {
  public:
-  Step sync_state(const Restore&) override { return 0; }
-  void attach(const Model& model) override {
+  explicit Kept(const Model& model) {
     for (const torch::Tensor& parameter : model.module->parameters()) {
       gradients_.push_back(torch::full({parameter.numel()}, 99.0f));
     }
   }
-  void begin(const StepInfo& /*info*/) override { added_.clear(); }
   std::span<float> gradient(std::size_t i) override {
     return {gradients_[i].data_ptr<float>(), static_cast<std::size_t>(gradients_[i].numel())};
   }
   void add(std::size_t i) override { added_.push_back(i); }
-  StepResult finish() override { return {}; }
-  void refresh() override {}
-  void leave() override {}
-  void interrupt(const std::string& /*reason*/) override {}
 
   torch::Tensor all() const { return torch::cat(gradients_).clone(); }
   const std::vector<std::size_t>& added() const { return added_; }
@@ -58,9 +52,7 @@ Computed compute(const Model& model, const TrainOptions& options, const data::Da
                  LaneRange lanes) {
   const data::Sampler sampler(
       {.samples = dataset.size(), .batch = options.batch, .lanes = options.lanes, .seed = options.seed});
-  Kept kept;
-  kept.attach(model);
-  kept.begin({});
+  Kept kept(model);
   const auto statistics =
       LaneComputer(model, options, dataset.sample_shape()).compute(work_of(dataset, sampler, step, lanes), kept);
   return {kept.all(), kept.added(), statistics};

@@ -72,9 +72,8 @@ TEST(AllReduce, NumberOfBucketsDoesNotChangeTheBits) {
     const std::vector<Model> models{make_linear(), make_linear()};  // here: threads share the random generator
     run_ranks({2}, [&](Job& job) {
       const Model& model = models[job.rank()];
-      AllReduce strategy(job.session(),
+      AllReduce strategy(job.session(), model,
                          {.update = {.rule = optim::Rule::kSgd}, .lanes = 2, .bucket_bytes = bucket_bytes});
-      strategy.attach(model);
       strategy.sync_state({});
       for (Step step = 0; step < 3; ++step) {
         strategy.begin({.step = step, .lanes = {job.rank(), 1}, .samples = 1.0 + job.rank(), .lr = 0.1});
@@ -84,8 +83,8 @@ TEST(AllReduce, NumberOfBucketsDoesNotChangeTheBits) {
           for (float& value : strategy.gradient(parameter)) value = static_cast<float>(step + parameter + job.rank());
           strategy.add(parameter);
         }
-        const StepResult done = strategy.finish();
-        EXPECT_EQ(done.version, step + 1);
+        const StepOutcome done = strategy.finish();
+        EXPECT_EQ(done.newest, step + 1);
         EXPECT_FALSE(done.stop);
       }
       strategy.leave();
@@ -107,8 +106,7 @@ TEST(AllReduce, AllWorkersStartFromTheChiefsModel) {
       for (torch::Tensor& tensor : frozen->parameters()) tensor.fill_(3.0 + job.rank()).set_requires_grad(false);
     }
     const Model model = torch::nn::Sequential(norm, frozen);
-    AllReduce strategy(job.session(), {.lanes = 3});
-    strategy.attach(model);
+    AllReduce strategy(job.session(), model, {.lanes = 3});
     strategy.sync_state({});
     for (const torch::Tensor& tensor : norm->parameters()) EXPECT_EQ(tensor.mean().item<float>(), 1);
     for (const torch::Tensor& tensor : norm->buffers()) EXPECT_EQ(tensor.to(torch::kFloat32).mean().item<float>(), 2);
@@ -149,8 +147,7 @@ TEST(AllReduce, HandlesUnusedParameters) {
 TEST(AllReduce, StopRequestOfOneStopsAllAfterTheSameStep) {
   for (const Rank asks : {0u, 1u}) {
     run_ranks({2}, [&](Job& job) {
-      AllReduce strategy(job.session(), {.lanes = 2});
-      strategy.attach(make_linear());
+      AllReduce strategy(job.session(), make_linear(), {.lanes = 2});
       strategy.sync_state({});
       for (Step step = 0; step < 4; ++step) {
         strategy.begin({.step = step, .samples = 1, .lr = 0.1, .stop = job.rank() == asks && step == 2});
@@ -166,13 +163,12 @@ TEST(AllReduce, StopRequestOfOneStopsAllAfterTheSameStep) {
 TEST(AllReduce, StepWithoutSamplesChangesNothing) {
   run_ranks({2}, [&](Job& job) {
     const Model model = make_linear();
-    AllReduce strategy(job.session(), {.update = {.rule = optim::Rule::kAdam}, .lanes = 2});
-    strategy.attach(model);
+    AllReduce strategy(job.session(), model, {.update = {.rule = optim::Rule::kAdam}, .lanes = 2});
     strategy.sync_state({});
     const std::string before = hash_parameters(*model.module);
     strategy.begin({.step = 0, .samples = 0, .lr = 0.1});
     for (std::size_t i = 2; i-- > 0;) strategy.add(i);
-    EXPECT_EQ(strategy.finish().version, 1u);
+    EXPECT_EQ(strategy.finish().newest, 1u);
     EXPECT_EQ(hash_parameters(*model.module), before);
     strategy.leave();
     job.session().membership().leave();
@@ -239,8 +235,7 @@ TEST(AllReduce, InvalidArgumentOfOneEndsTheOthersWithItsReason) {
 TEST(AllReduce, AStepThatIsGivenUpLeavesNothingBehind) {
   run_ranks({2}, [&](Job& job) {
     const auto given_up = [&] {
-      AllReduce strategy(job.session(), {.lanes = 2, .bucket_bytes = 1});
-      strategy.attach(make_linear());
+      AllReduce strategy(job.session(), make_linear(), {.lanes = 2, .bucket_bytes = 1});
       strategy.sync_state({});
       strategy.begin({.step = 0, .samples = 1, .lr = 0.1});
       strategy.add(1);

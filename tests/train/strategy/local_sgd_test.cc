@@ -31,7 +31,7 @@ struct Toy : torch::nn::Module {
 };
 
 /// One step with a gradient that is `value` everywhere, for one sample.
-StepResult take_step(Strategy& strategy, float value, double lr = 0.1, bool stop = false, double samples = 1) {
+StepOutcome take_step(Strategy& strategy, float value, double lr = 0.1, bool stop = false, double samples = 1) {
   strategy.begin({.samples = samples, .lr = lr, .stop = stop});
   std::ranges::fill(strategy.gradient(0), value);
   strategy.add(0);
@@ -43,8 +43,7 @@ void run_toys(std::uint32_t ranks, const LocalSgdOptions& options,
               const std::function<void(LocalSgd& strategy, Toy& toy, Rank rank)>& body, bool with_buffer = false) {
   collective::expect_ranks(ranks, {}, [&](collective::Communicator& communicator) {
     const auto toy = std::make_shared<Toy>(static_cast<float>(communicator.rank() + 1), with_buffer);
-    LocalSgd strategy(communicator, options);
-    strategy.attach(toy);
+    LocalSgd strategy(communicator, toy, options);
     strategy.sync_state({});
     body(strategy, *toy, communicator.rank());
     strategy.leave();
@@ -74,11 +73,11 @@ TEST(LocalSgd, TakesLocalStepsAndThenTheMean) {
 
 TEST(LocalSgd, SynchronisingEveryStepIsPlainAveraging) {
   std::vector<std::vector<float>> results(4);
-  const auto train = [&](const std::function<std::unique_ptr<Strategy>(Job&)>& make, std::vector<float>* out) {
+  const auto train = [&](const std::function<std::unique_ptr<Strategy>(Job&, const Model&)>& make,
+                         std::vector<float>* out) {
     run_ranks({2}, [&](Job& job) {
       const auto toy = std::make_shared<Toy>(1.0f);
-      const auto strategy = make(job);
-      strategy->attach(toy);
+      const auto strategy = make(job, toy);
       strategy->sync_state({});
       for (int step = 0; step < 20; ++step) {
         const float shift = job.rank() == 0 ? 0.5f : -1.25f;
@@ -91,9 +90,16 @@ TEST(LocalSgd, SynchronisingEveryStepIsPlainAveraging) {
       job.session().membership().leave();
     });
   };
-  train([](Job& job) { return std::make_unique<LocalSgd>(job.ranks(), LocalSgdOptions{.choice = {.steps = 1}}); },
-        &results[0]);
-  train([](Job& job) { return std::make_unique<AllReduce>(job.session(), AllReduceOptions{.lanes = 2}); }, &results[2]);
+  train(
+      [](Job& job, const Model& model) {
+        return std::make_unique<LocalSgd>(job.ranks(), model, LocalSgdOptions{.choice = {.steps = 1}});
+      },
+      &results[0]);
+  train(
+      [](Job& job, const Model& model) {
+        return std::make_unique<AllReduce>(job.session(), model, AllReduceOptions{.lanes = 2});
+      },
+      &results[2]);
   EXPECT_EQ(results[0], results[1]);
   for (std::size_t k = 0; k < kWeights; ++k) EXPECT_NEAR(results[0][k], results[2][k], 1e-6);
 }
@@ -179,8 +185,8 @@ TEST(LocalSgd, WorkersStopTogetherAtASynchronisation) {
   run_toys(3, {.choice = {.steps = 4}}, [](LocalSgd& strategy, Toy&, Rank rank) {
     std::vector<Step> stopped;
     for (Step step = 1; step <= 8; ++step) {
-      const StepResult done = take_step(strategy, 1, 0.1, /*stop=*/rank == 1 && step == 2);
-      EXPECT_EQ(done.version, step);
+      const StepOutcome done = take_step(strategy, 1, 0.1, /*stop=*/rank == 1 && step == 2);
+      EXPECT_EQ(done.newest, step);
       if (done.stop) stopped.push_back(step);
     }
     EXPECT_EQ(stopped, (std::vector<Step>{4, 8}));
@@ -233,8 +239,7 @@ TEST(LocalSgd, TrafficIsDividedByTheNumberOfLocalSteps) {
   for (std::size_t i = 0; i < between.size(); ++i) {
     collective::expect_ranks(2, {}, [&](collective::Communicator& ranks) {
       const auto net = std::make_shared<torch::nn::LinearImpl>(100, 100);
-      LocalSgd strategy(ranks, {.choice = {.steps = between[i]}});
-      strategy.attach(net);
+      LocalSgd strategy(ranks, net, {.choice = {.steps = between[i]}});
       strategy.sync_state({});
       for (int step = 0; step < 160; ++step) {
         strategy.begin({.samples = 1, .lr = 0.1});

@@ -9,22 +9,23 @@
 #include "codec/spec.h"
 #include "collective/compressed_reduce.h"
 #include "dist/negotiation.h"
+#include "tensor/buckets.h"
 
 namespace trireme::dist {
 
-struct GradientPiecesOptions {
+struct GradientBucketsOptions {
   codec::Spec compression;  ///< of float32 gradients
   collective::ReduceOp op = collective::ReduceOp::kAverage;
-  std::size_t piece_bytes = 4u << 20;
+  std::size_t bucket_bytes = 4u << 20;
 };
 
-/// The gradients of a step, one after the other in backward order, cut into pieces of equal size (parameters may lie
-/// across a cut): a piece leaves as soon as all that lies in it is there, and all before it have left. So the order is
-/// the same on all ranks whatever they use, and one request says all about it to who has joined.
-class GradientPieces {
+/// The gradients of a step in buckets of equal size: a bucket leaves as soon as all that lies in it is there, and all
+/// before it have left. So the order is the same on all ranks whatever they use, and one request says all about it to
+/// ranks that have joined.
+class GradientBuckets {
  public:
   /// Throws InvalidArgument if the ranks' parameters differ in size or type. A collective call.
-  GradientPieces(Negotiation& negotiation, std::vector<torch::Tensor> parameters, GradientPiecesOptions options);
+  GradientBuckets(Negotiation& negotiation, std::vector<torch::Tensor> parameters, GradientBucketsOptions options);
 
   /// The gradient of parameter `i` is complete. At most once per step.
   void add(std::size_t i);
@@ -36,10 +37,8 @@ class GradientPieces {
   bool on_their_way() const { return added_any_; }
 
  private:
-  struct Piece {
-    std::size_t first = 0;  // element of its block
-    std::size_t count = 0;
-    std::size_t missing = 0;                                   // gradients in it that are not there yet
+  /// A bucket on its way.
+  struct Reduce {
     std::unique_ptr<collective::CompressedReduce> compressed;  // of float32
     collective::PendingOperation plain;                        // of the others
   };
@@ -47,32 +46,29 @@ class GradientPieces {
   /// All gradients of one type.
   struct Block {
     DType dtype = DType::kF32;
-    std::vector<std::size_t> members;  // parameters, in backward order
+    std::vector<std::size_t> members;  // parameters
+    Buckets buckets;                   // of the members, by their number here
     std::shared_ptr<std::byte> memory;
-    std::size_t count = 0;  // elements
-    std::size_t piece = 0;  // elements of each but the last
-    std::size_t started = 0;
+    std::size_t started = 0;                      // buckets, in this step
     std::optional<Negotiation::Outcome> outcome;  // of this step
-    std::vector<Piece> pieces;                    // last: they work on the memory above
+    std::vector<Reduce> reduces;                  // by bucket; last: they work on the memory above
   };
 
   /// Where a parameter's gradient lies.
   struct Place {
     std::size_t block = 0;
-    std::size_t first = 0;
-    torch::Tensor view;  // of that memory, in the parameter's shape
-    bool there = false;  // in this step
+    std::size_t member = 0;  // its number there
+    torch::Tensor view;      // of that memory, in the parameter's shape
   };
 
   void lay_out(torch::ScalarType type);
-  void cut(Block& block);
   void start_ready();
-  void start(Block& block, Piece& piece);
+  void start(Block& block, std::size_t bucket);
   void scale(Block& block);
   void begin_step();
 
   Negotiation& negotiation_;
-  GradientPiecesOptions options_;
+  GradientBucketsOptions options_;
   std::vector<torch::Tensor> parameters_;
   std::vector<Block> blocks_;
   std::vector<Place> places_;  // by parameter
