@@ -2,7 +2,10 @@
 
 #include <string>
 #include <tuple>
+#include <type_traits>
 #include <vector>
+
+#include <fmt/format.h>
 
 namespace trireme {
 
@@ -25,6 +28,20 @@ struct Flag {
 template <class FlagTuple, class Visit>
 void for_each_flag(const FlagTuple& flags, const Visit& visit) {
   std::apply([&](const auto&... flag) { (visit(flag), ...); }, flags);
+}
+
+/// Returns the command line that sets what differs from the defaults: {"--workers", "4", "--standby"}.
+template <class FlagTuple, class Flags>
+std::vector<std::string> to_arguments(const FlagTuple& tuple, const Flags& flags) {
+  const Flags defaults{};
+  std::vector<std::string> arguments;
+  for_each_flag(tuple, [&](const auto& flag) {
+    const auto& value = flags.*flag.member;
+    if (value == defaults.*flag.member) return;
+    arguments.push_back(flag.name());
+    if constexpr (!std::is_same_v<decltype(value), const bool&>) arguments.push_back(fmt::format("{}", value));
+  });
+  return arguments;
 }
 
 }  // namespace trireme
