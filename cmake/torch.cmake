@@ -24,7 +24,7 @@ foreach(folder ${TORCH_INCLUDE_DIRS})
   endif()
 endforeach()
 
-add_executable(trireme-worker src/cli/worker_main.cc)
+add_executable(trireme-worker src/cli/worker_main.cc src/cli/worker_options.cc)
 target_link_libraries(trireme-worker PRIVATE trireme_torch trireme_flags)
 target_precompile_headers(trireme-worker REUSE_FROM trireme_torch)
 trireme_program(trireme-worker)

@@ -9,6 +9,7 @@
 #include "chaos/chaos_run.h"
 #include "cli/commands.h"
 #include "cli/config_file.h"
+#include "cli/declare_flag.h"
 #include "cli/train_flags.h"
 #include "cluster/strategy_choice.h"
 #include "observe/run_folder.h"
@@ -142,16 +143,10 @@ void declare_faults(CLI::App& command, ChaosFlags& flags) {
 
 /// Sets the defaults that differ from those of a training.
 void settle_faults(CLI::App& command, ChaosFlags& flags) {
-  const auto unless_given = [&](const char* name, auto& flag, const auto& value) {
-    CLI::Option& option = *command.get_option(name);
-    if (option.count() > 0) return;
-    flag = value;
-    option.default_str(fmt::format("{}", value));
-  };
-  unless_given("--restarts", flags.train.restarts, 1000u);  // processes that die here are not at fault
-  if (flags.soak_minutes > 0) unless_given("--count", flags.count, 0u);
+  set_unless_given(command, "--restarts", flags.train.restarts, 1000u);  // processes that die here are not at fault
+  if (flags.soak_minutes > 0) set_unless_given(command, "--count", flags.count, 0u);
   if (std::ranges::count(flags.faults, "disk-full") > 0) {
-    unless_given("--checkpoint-every", flags.train.checkpoint_every, std::to_string(flags.every));
+    set_unless_given(command, "--checkpoint-every", flags.train.checkpoint_every, std::to_string(flags.every));
   }
 }
 
@@ -173,9 +168,7 @@ void add_chaos(CLI::App& app, Action& action) {
     if (!config_path->empty()) apply_config_file(*command, *config_path);
     settle(*command, flags->train);
     settle_faults(*command, *flags);
-    action = [flags, config = command->config_to_str(/*default_also=*/true, /*write_description=*/false)] {
-      return chaos(*flags, config);
-    };
+    action = [flags, config = config_text(*command)] { return chaos(*flags, config); };
   });
 }
 

@@ -48,6 +48,10 @@ void add_config_flag(CLI::App& command, std::string& path) {
       ->configurable(false);
 }
 
+std::string config_text(const CLI::App& command) {
+  return command.config_to_str(/*default_also=*/true, /*write_description=*/false);
+}
+
 std::string config_value(const std::string& path, const std::string& name) {
   for (const CLI::ConfigItem& item : read_items(path)) {
     if (item.name == name && !item.inputs.empty()) return item.inputs.front();

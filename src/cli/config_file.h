@@ -16,6 +16,9 @@ void add_config_flag(CLI::App& command, std::string& path);
 /// InvalidArgument for a key that is no flag, with what was probably meant. Keys in `except` are left out.
 void apply_config_file(CLI::App& command, const std::string& path, const std::set<std::string>& except = {});
 
+/// Returns the file that gives `command` the flags it has now, with those that were not given.
+std::string config_text(const CLI::App& command);
+
 /// Returns the file's value of one flag; empty if it has none.
 std::string config_value(const std::string& path, const std::string& name);
 

@@ -8,34 +8,16 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "cli/commands.h"
+#include "cli/declare_flag.h"
 #include "cluster/environment.h"
 #include "cluster/master_finder.h"
+#include "launch/master_flags.h"
 #include "launch/signal_watcher.h"
 #include "master/master.h"
 #include "store/store.h"
 
 namespace trireme::cli {
 namespace {
-
-struct MasterFlags {
-  std::uint32_t workers = 1;
-  std::uint32_t min_workers = 1;
-  std::uint32_t min_start = 0;
-  std::uint32_t servers = 1;
-  std::uint32_t replicas = 0;
-  std::string listen = "127.0.0.1:0";
-  std::string advertise;
-  std::string announce;
-  std::string secret_file;
-  std::string store;
-  bool standby = false;
-  double hang_after = 3;
-  double gather_within = 120;
-  double wait_for_workers = 600;
-  double plan_within = 0;
-  std::uint64_t max_views = 0;
-  bool allow_plain = false;
-};
 
 std::chrono::milliseconds from_seconds(double value) {
   return std::chrono::milliseconds(static_cast<std::int64_t>(value * 1000));
@@ -59,7 +41,7 @@ struct Leading {
   }
 };
 
-Leading take_lead(const MasterFlags& flags, launch::SignalWatcher& signals) {
+Leading take_lead(const launch::MasterFlags& flags, launch::SignalWatcher& signals) {
   if (flags.store.empty()) return {};
   Leading lead{.store = store::open_store({.location = flags.store}), .leadership = nullptr};
   const store::Candidate self{.name = fmt::format("pid {}", ::getpid()), .value = flags.advertise};
@@ -86,7 +68,7 @@ Leading take_lead(const MasterFlags& flags, launch::SignalWatcher& signals) {
   return lead;
 }
 
-int run_master(const MasterFlags& flags) {
+int run_master(const launch::MasterFlags& flags) {
   set_up_logging({.role = "master"});
   const std::string secret = cluster::read_secret([&](const char* name) -> const char* {
     const bool file = std::string_view(name) == "TRIREME_SECRET_FILE" && !flags.secret_file.empty();
@@ -141,42 +123,9 @@ int run_master(const MasterFlags& flags) {
 
 void add_master(CLI::App& app, Action& action) {
   auto* command = app.add_subcommand("master", "run the master of a job, if you place processes yourself");
-  auto flags = std::make_shared<MasterFlags>();
-  command->add_option("--workers", flags->workers, "number of workers")->capture_default_str();
-  command->add_option("--min-workers", flags->min_workers, "the job waits while there are fewer")
-      ->capture_default_str();
-  command
-      ->add_option("--min-start", flags->min_start,
-                   "begin with at least this many when --gather-within is over; 0: only with all")
-      ->capture_default_str();
-  command->add_option("--servers", flags->servers, "number of servers")->capture_default_str();
-  command->add_option("--replicas", flags->replicas, "replicas of the parameters on other servers: 0 or 1")
-      ->check(CLI::Range(0, 1))
-      ->capture_default_str();
-  command->add_option("--listen", flags->listen, "host:port; port 0: any free one")->capture_default_str();
-  command->add_option("--advertise", flags->advertise, "host name for others to connect to, when listening on 0.0.0.0");
-  command->add_option("--announce", flags->announce, "file to write the address to, as JSON");
-  command->add_option("--secret-file", flags->secret_file, "file with the job's secret (or TRIREME_SECRET)");
-  command->add_option("--store", flags->store,
-                      "where to keep what must outlive this master: sqlite:/folder/job.db, or etcd://host:2379,… for "
-                      "several masters");
-  command->add_flag("--standby", flags->standby, "wait until the leading master is gone, then take over");
-  command->add_option("--hang-after", flags->hang_after, "seconds of silence after which a member is given up")
-      ->capture_default_str();
-  command->add_option("--gather-within", flags->gather_within, "seconds to wait for all members")
-      ->capture_default_str();
-  command
-      ->add_option("--wait-for-workers", flags->wait_for_workers,
-                   "seconds to wait for more members when too few are left")
-      ->capture_default_str();
-  command
-      ->add_option("--plan-within", flags->plan_within,
-                   "seconds after the start during which a death does not end a job whose workers have not yet said "
-                   "that they are elastic; 0: it ends the job")
-      ->capture_default_str();
-  command->add_option("--max-views", flags->max_views, "give up after this many views; 0: never")
-      ->capture_default_str();
-  command->add_flag("--allow-plain", flags->allow_plain, "accept other hosts without TLS: on a trusted network only");
+  auto flags = std::make_shared<launch::MasterFlags>();
+  for_each_flag(launch::master_flags(), [&](const auto& flag) { declare_flag(*command, flag, *flags); });
+  command->get_option("--replicas")->check(CLI::Range(0, 1));
   command->callback([flags, &action] { action = [flags] { return run_master(*flags); }; });
 }
 

@@ -4,6 +4,7 @@
 #include <future>
 #include <memory>
 #include <mutex>
+#include <optional>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -23,21 +24,21 @@ struct ServeFlags {
   std::string store;
   std::string listen;
   std::string advertise;
-  std::uint32_t rank = 0;
+  std::optional<std::uint32_t> rank;
   int threads = -1;
   std::string run_dir;
   std::string secret_file;
   bool allow_plain = false;
 };
 
-/// Returns the place from the environment; flags that are given override it, except --rank 0.
+/// Returns the place from the environment; flags that are given override it.
 cluster::JobEnvironment find_place(const ServeFlags& flags) {
   auto place = cluster::read_environment().value_or(cluster::JobEnvironment{});
   place.role = cluster::Role::kServer;
   if (!flags.master.empty()) place.master = net::parse_address(flags.master);
   if (!flags.store.empty()) place.store = flags.store;
   if (!flags.listen.empty()) place.listen = net::parse_address(flags.listen);
-  if (flags.rank != 0) place.rank = flags.rank;
+  if (flags.rank) place.rank = *flags.rank;
   if (!flags.run_dir.empty()) place.run_folder = flags.run_dir;
   if (!flags.secret_file.empty()) {
     place.secret = cluster::read_secret([&](const char* name) -> const char* {
@@ -163,7 +164,7 @@ void add_serve(CLI::App& app, Action& action) {
   auto flags = std::make_shared<ServeFlags>();
   command->add_option("--master", flags->master, "host:port of the master");
   command->add_option("--store", flags->store, "where the master is found: sqlite:/folder/job.db, etcd://host:2379");
-  command->add_option("--rank", flags->rank, "which server this is, from 0")->capture_default_str();
+  command->add_option("--rank", flags->rank, "which server this is, from 0")->default_str("0");
   command->add_option("--listen", flags->listen, "host:port to listen on; 127.0.0.1:0 unless given");
   command->add_option("--advertise", flags->advertise,
                       "host name for workers to connect to, when listening on 0.0.0.0");

@@ -74,10 +74,6 @@ void tell_result(const launch::JobOutcome& outcome, const observe::RunFolder& fo
   suggest_next(flags);
 }
 
-/// Flags that apply to one strategy only: a run that continues with another one does not inherit them.
-const std::set<std::string> kOfOneStrategy{"servers",        "replicas",   "consistency",
-                                           "backup-workers", "damp-stale", "buffers"};
-
 /// Trains in `folder`, or in a new one that the flags name.
 int train(const TrainFlags& flags, const std::string& config, std::optional<observe::RunFolder> existing = {}) {
   check(flags);
@@ -95,24 +91,11 @@ int train(const TrainFlags& flags, const std::string& config, std::optional<obse
                counted(flags.workers, "worker"), servers, describe_strategy(flags));
     std::fflush(stdout);  // before the progress line, which goes to standard error
   }
-  const launch::JobOutcome outcome =
-      launch::run_job({.workers = flags.workers,
-                       .min_workers = flags.min_workers,
-                       .min_start = flags.min_start,
-                       .servers = flags.servers,
-                       .replicas = parse_replicas(flags.replicas, flags.servers),
-                       .restarts = flags.restarts,
-                       .wait_for_workers = flags.wait_for_workers,
-                       .plan_within = kPlanWithin,
-                       .max_views = flags.max_views,
-                       .transport = flags.transport,
-                       .throttle = flags.throttle,
-                       .latency_ms = flags.latency_ms,
-                       .trace_algorithms = flags.trace_algorithms,
-                       .threads = flags.threads > 0 ? flags.threads : threads_per_worker(flags.lanes),
-                       .worker_argv = {worker, nlohmann::json(flags).dump()},
-                       .quiet = flags.json},
-                      folder);
+  launch::JobSpec job = to_job(flags);
+  job.plan_within = kPlanWithin;
+  job.threads = flags.threads > 0 ? flags.threads : threads_per_worker(flags.lanes);
+  job.worker_argv = {worker, nlohmann::json(flags).dump()};
+  const launch::JobOutcome outcome = launch::run_job(job, folder);
   if (!outcome.failure.empty()) {
     fmt::print(stderr, "trireme: {}\nlogs: {}\n", outcome.failure, folder.logs().string());
     return outcome.status;
@@ -151,14 +134,12 @@ void add_resume(CLI::App& app, Action& action) {
     const bool other_strategy =
         command->get_option("--strategy")->count() > 0 &&
         cluster::parse_strategy(config_value(config, "strategy")).kind != cluster::parse_strategy(flags->strategy).kind;
-    apply_config_file(*command, config, other_strategy ? kOfOneStrategy : std::set<std::string>{});
+    apply_config_file(*command, config, other_strategy ? flags_of_one_strategy() : std::set<std::string>{});
     settle(*command, *flags);
     if (!checkpoint::latest_complete(folder.checkpoints())) {
       fmt::print(stderr, "trireme: {} has no complete checkpoint: starting from the beginning\n", *run);
     }
-    action = [flags, folder, config = command->config_to_str(/*default_also=*/true, /*write_description=*/false)] {
-      return train(*flags, config, folder);
-    };
+    action = [flags, folder, config = config_text(*command)] { return train(*flags, config, folder); };
   });
 }
 
@@ -172,9 +153,7 @@ void add_train(CLI::App& app, Action& action) {
   command->callback([command, flags, config_path, &action] {
     if (!config_path->empty()) apply_config_file(*command, *config_path);
     settle(*command, *flags);
-    action = [flags, config = command->config_to_str(/*default_also=*/true, /*write_description=*/false)] {
-      return train(*flags, config);
-    };
+    action = [flags, config = config_text(*command)] { return train(*flags, config); };
   });
 }
 

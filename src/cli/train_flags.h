@@ -1,16 +1,24 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "trireme/dataset.h"
 
+namespace trireme::launch {
+struct JobSpec;
+}
+
 namespace trireme::cli {
 
 /// What `trireme train` is asked to do. The launcher checks it before anything starts and hands it to the workers.
+/// train_flag_table.h describes each flag.
 struct TrainFlags {
   std::string model = "lenet";
   std::string data = "fashion-mnist";
@@ -65,24 +73,47 @@ struct TrainFlags {
   std::string out;
   bool overwrite = false;
   bool json = false;
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(TrainFlags, model, data, data_dir, workers, min_workers, restarts, servers, strategy,
-                                 consistency, buffers, backup_workers, damp_stale, epochs, steps, batch, accumulate,
-                                 optimizer, lr, momentum, l2, clip_norm, clip_value, schedule, warmup, lanes, seed,
-                                 device, threads, transport, codec, throttle, latency_ms, trace_algorithms, timeline,
-                                 checkpoint_every, keep_checkpoints, checkpoint_rate, time_limit, target_accuracy,
-                                 early_stop, log_every, slow, step_ms, balance, trace_steps, out, overwrite, json)
+
+  bool operator==(const TrainFlags&) const = default;
 };
+
+/// The flags that workers read, by their names; reading throws nlohmann::json::exception if one is missing.
+void to_json(nlohmann::json& json, const TrainFlags& flags);
+void from_json(const nlohmann::json& json, TrainFlags& flags);
 
 /// Declares the flags on `command`; after parsing they are in `flags`.
 void declare(CLI::App& command, TrainFlags& flags);
 
-/// After parsing: fills in what was not given and depends on the strategy (servers, consistency, buffers), also as the
-/// defaults of `command`, so that they appear in its configuration. Throws InvalidArgument if there is no such
-/// strategy.
+/// A flag of a training that another command has too.
+struct SharedFlag {
+  std::string name;           ///< "--workers"
+  std::string help = {};      ///< empty = the same
+  bool show_default = false;  ///< even if `trireme train` does not
+};
+
+/// Declares some of the flags on `command`, in the order given.
+void declare_shared(CLI::App& command, TrainFlags& flags, const std::vector<SharedFlag>& shared);
+
+/// After parsing: takes `workers`, `min_workers` and `min_start` from `worker_range`. Throws InvalidArgument.
+void settle_workers(TrainFlags& flags);
+
+/// After parsing: does that, and fills in what was not given and depends on the strategy (servers, consistency,
+/// buffers), also as the defaults of `command`, so that they appear in its configuration. Throws InvalidArgument if
+/// there is no such strategy.
 void settle(CLI::App& command, TrainFlags& flags);
 
-/// Throws InvalidArgument that names the flag and what is allowed.
+/// Checks each flag by itself. Throws InvalidArgument that names the flag and what is allowed.
+void check_each(const TrainFlags& flags);
+
+/// Also checks that the flags go together. Throws InvalidArgument.
 void check(const TrainFlags& flags);
+
+/// Returns the keys in config.toml of the flags that apply to one strategy only: a run that continues with another one
+/// does not inherit them.
+std::set<std::string> flags_of_one_strategy();
+
+/// Returns the job that the flags ask for, without its program. Throws InvalidArgument (--replicas).
+launch::JobSpec to_job(const TrainFlags& flags);
 
 /// The dataset that the flags name, from the first of its folders that has each file sound. Throws InvalidArgument (no
 /// such set), IoError or Corrupt (its files).
@@ -108,6 +139,14 @@ struct Slow {
   double factor = 1;
 };
 Slow parse_slow(const std::string& text);
+
+/// Throw InvalidArgument if there is no such model, or device.
+void check_model(const std::string& flag, const std::string& value);
+void check_device(const std::string& flag, const std::string& value);
+
+/// Whether the strategy is ps, and whether it has servers. Throw InvalidArgument if there is no such strategy.
+bool is_ps(const TrainFlags& flags);
+bool uses_servers(const TrainFlags& flags);
 
 /// The names `--model` takes; models/ has the networks (a test compares the two).
 const std::vector<std::string>& known_models();

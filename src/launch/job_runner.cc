@@ -22,6 +22,7 @@
 #include "cluster/protocol.h"
 #include "launch/companion.h"
 #include "launch/log_tail.h"
+#include "launch/master_flags.h"
 #include "launch/process_set.h"
 #include "launch/signal_watcher.h"
 #include "launch/supervisor.h"
@@ -139,27 +140,18 @@ class JobRunner {
   void start_master() {
     const auto announce = folder_.path() / "master.json";
     std::filesystem::remove(announce);
-    std::vector<std::string> argv = {companion_program("trireme"),
-                                     "master",
-                                     "--workers",
-                                     std::to_string(spec_.workers),
-                                     "--min-workers",
-                                     std::to_string(spec_.min_workers),
-                                     "--min-start",
-                                     std::to_string(spec_.min_start),
-                                     "--servers",
-                                     std::to_string(spec_.servers),
-                                     "--replicas",
-                                     std::to_string(spec_.replicas),
-                                     "--wait-for-workers",
-                                     fmt::format("{}", spec_.wait_for_workers),
-                                     "--plan-within",
-                                     fmt::format("{}", spec_.plan_within),
-                                     "--max-views",
-                                     std::to_string(spec_.max_views),
-                                     "--announce",
-                                     announce.string()};
-    if (!store_.empty()) argv.insert(argv.end(), {"--store", store_});
+    const MasterFlags flags{.workers = spec_.workers,
+                            .min_workers = spec_.min_workers,
+                            .min_start = spec_.min_start,
+                            .servers = spec_.servers,
+                            .replicas = spec_.replicas,
+                            .announce = announce.string(),
+                            .store = store_,
+                            .wait_for_workers = spec_.wait_for_workers,
+                            .plan_within = spec_.plan_within,
+                            .max_views = spec_.max_views};
+    std::vector<std::string> argv = to_arguments(master_flags(), flags);
+    argv.insert(argv.begin(), {companion_program("trireme"), "master"});
     master_restarts_.on_start(0, Deadline::Clock::now());
     start("master", argv, {});
     const Deadline deadline = Deadline::in(20s);

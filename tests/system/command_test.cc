@@ -181,5 +181,21 @@ TEST(Run, SaysWhichProgramIsNotThere) {
   EXPECT_THAT(outcome.err, AllOf(HasSubstr("./no_such_program"), HasSubstr("No such file")));
 }
 
+TEST(Serve, RankIsThatOfTheFlagEvenIfItIsZero) {
+  const TempFolder folder;
+  const Program::Environment place{{"TRIREME_ROLE", "server"},
+                                   {"TRIREME_RANK", "1"},
+                                   {"TRIREME_SERVERS", "2"},
+                                   {"TRIREME_MASTER", "127.0.0.1:1"},
+                                   {"TRIREME_SECRET", "0123456789abcdef0123456789abcdef"}};
+  const auto log_of = [&](const std::vector<std::string>& arguments) {
+    const Program server(folder, trireme(arguments), place);
+    EXPECT_TRUE(eventually([&] { return !events_in(server.err()).empty(); })) << server.err();
+    return server.err();
+  };
+  EXPECT_THAT(log_of({"serve"}), HasSubstr("[server 1]"));
+  EXPECT_THAT(log_of({"serve", "--rank", "0"}), HasSubstr("[server 0]"));
+}
+
 }  // namespace
 }  // namespace trireme::system_test

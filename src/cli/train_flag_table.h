@@ -1,0 +1,326 @@
+#pragma once
+
+// The flags of a training, each described once. From here come the command line, with its help, manual page and
+// completions; config.toml; what workers are handed; the TrainOptions that a worker makes of it; and the JobSpec that
+// the launcher makes of it. A new flag is a member of TrainFlags and an entry here.
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "trireme/codec.h"
+#include "trireme/optimizer.h"
+#include "trireme/strategy.h"
+
+#include "base/error.h"
+#include "base/flag.h"
+#include "cli/train_flags.h"
+#include "launch/job_runner.h"
+#include "net/address.h"
+
+namespace trireme::cli {
+
+/// What there is to say of a flag besides its name and help.
+template <class Value>
+struct TrainFlagTraits {
+  bool show_default = false;              ///< in the help
+  std::vector<std::string> choices = {};  ///< see Flag
+  bool for_workers = false;               ///< workers read it, though it sets none of their options
+  bool of_one_strategy = false;           ///< a run that continues with another strategy does not inherit it
+  Value (*unless_given)(const TrainFlags& flags) = nullptr;  ///< its default, where that depends on other flags
+  void (*check)(const std::string& name, const Value& value) = nullptr;  ///< throws InvalidArgument
+  void (*set_job)(launch::JobSpec& job, const TrainFlags& flags) = nullptr;
+};
+
+/// For flags that set no option of a worker.
+struct NoOption {};
+
+/// `set_option(worker, flags)` sets what it means to a worker: fields of `worker.options`, the TrainOptions. It is a
+/// generic lambda, called by worker_options.cc only, because the command itself does not include LibTorch.
+template <class Value, class SetOption>
+struct TrainFlag : Flag<TrainFlags, Value> {
+  TrainFlagTraits<Value> traits;
+  SetOption set_option;
+
+  static constexpr bool kSetsOption = !std::is_same_v<SetOption, NoOption>;
+  bool for_workers() const { return kSetsOption || traits.for_workers; }
+};
+
+template <class Value, class SetOption = NoOption>
+TrainFlag<Value, SetOption> flag(const char* names, Value TrainFlags::*member, const char* help,
+                                 const TrainFlagTraits<std::type_identity_t<Value>>& traits = {},
+                                 SetOption set_option = {}) {
+  return {
+      {.names = names, .member = member, .help = help, .show_default = traits.show_default, .choices = traits.choices},
+      traits,
+      set_option};
+}
+
+/// Returns the flags as a tuple; `name` is their heading in the help.
+template <class... Flags>
+auto flag_group(const char* name, Flags... flags) {
+  ((flags.group = name), ...);
+  return std::tuple(std::move(flags)...);
+}
+
+inline void check_at_least_one(const std::string& name, std::uint64_t value, const char* why) {
+  if (value == 0) fail<InvalidArgument>("{} 0: {}", name, why);
+}
+
+inline void check_bit_rate(const std::string& /*name*/, const std::string& text) {
+  if (!text.empty()) net::parse_bit_rate(text);
+}
+
+inline auto flags_of_what_to_train() {
+  return flag_group(
+      "What to train",
+      flag("--model", &TrainFlags::model, "network: lenet or mlp",
+           {.show_default = true, .for_workers = true, .check = check_model}),
+      flag("--data", &TrainFlags::data,
+           "fashion-mnist, synthetic, or a .csv file with the label in its last column; every tenth row is for testing",
+           {.show_default = true, .for_workers = true}),
+      flag("--data-dir", &TrainFlags::data_dir,
+           "folder of the data files, if not where Debian puts them; a,b: mirrors, in which a file that is "
+           "missing or damaged in one is read from the next",
+           {.for_workers = true}),
+      flag("--epochs", &TrainFlags::epochs, "how often each sample is seen", {.show_default = true},
+           [](auto& worker, const TrainFlags& flags) { worker.options.epochs = flags.epochs; }),
+      flag("--steps", &TrainFlags::steps, "updates to make, instead of --epochs", {},
+           [](auto& worker, const TrainFlags& flags) { worker.options.steps = flags.steps; }),
+      flag("--batch", &TrainFlags::batch, "samples per step, over all workers",
+           {.show_default = true,
+            .check =
+                [](const std::string& name, const std::uint64_t& value) {
+                  check_at_least_one(name, value, "a step needs at least one sample");
+                }},
+           [](auto& worker, const TrainFlags& flags) { worker.options.batch = flags.batch; }),
+      flag("--accumulate", &TrainFlags::accumulate,
+           "parts in which each lane is computed, one after the other: for batches that do not fit in memory",
+           {.show_default = true,
+            .check =
+                [](const std::string& name, const std::uint32_t& value) {
+                  check_at_least_one(name, value, "a lane has at least one part");
+                }},
+           [](auto& worker, const TrainFlags& flags) { worker.options.accumulate = flags.accumulate; }),
+      flag("--seed", &TrainFlags::seed, "of all random numbers; the same seed gives the same run",
+           {.show_default = true}, [](auto& worker, const TrainFlags& flags) { worker.options.seed = flags.seed; }));
+}
+
+inline auto flags_of_who_takes_part() {
+  return flag_group(
+      "Who takes part",
+      flag("-w,--workers", &TrainFlags::worker_range,
+           "processes that compute gradients; 2:8: at most 8, and the job waits while there are fewer than 2",
+           {.show_default = true,
+            .check =
+                [](const std::string& name, const std::string& text) {
+                  check_at_least_one(name, parse_workers(text).start, "at least one worker is needed");
+                },
+            .set_job =
+                [](launch::JobSpec& job, const TrainFlags& flags) {
+                  job.workers = flags.workers;
+                  job.min_workers = flags.min_workers;
+                  job.min_start = flags.min_start;
+                }}),
+      flag("--restarts", &TrainFlags::restarts,
+           "how often a process that dies is restarted before it is left alone for a minute; 0: never",
+           {.show_default = true,
+            .set_job = [](launch::JobSpec& job, const TrainFlags& flags) { job.restarts = flags.restarts; }}),
+      flag("--wait-for-workers", &TrainFlags::wait_for_workers, "seconds to wait for more when too few are left",
+           {.show_default = true,
+            .set_job = [](launch::JobSpec& job,
+                          const TrainFlags& flags) { job.wait_for_workers = flags.wait_for_workers; }}),
+      flag("--balance", &TrainFlags::balance,
+           "move lanes from slow workers to fast ones where that makes steps shorter; best with several lanes per "
+           "worker (--lanes)",
+           {}, [](auto& worker, const TrainFlags& flags) { worker.options.balance = flags.balance; }),
+      flag("--max-views", &TrainFlags::max_views, "give up after this many changes of membership; 0: never",
+           {.show_default = true,
+            .set_job = [](launch::JobSpec& job, const TrainFlags& flags) { job.max_views = flags.max_views; }}),
+      flag("--strategy", &TrainFlags::strategy,
+           "ps: parameters on servers; allreduce: gradients summed among the workers; local-sgd:16: parameters "
+           "averaged every 16 steps; central: one server, all in step",
+           {.show_default = true,
+            .check = [](const std::string&, const std::string& text) { cluster::parse_strategy(text); }},
+           [](auto& worker, const TrainFlags& flags) {
+             worker.options.strategy = cluster::parse_strategy(flags.strategy);
+           }),
+      flag("-s,--servers", &TrainFlags::servers,
+           "processes that hold the parameters: 1 unless given; none with allreduce and local-sgd",
+           {.of_one_strategy = true,
+            .unless_given = [](const TrainFlags& flags) { return uses_servers(flags) ? 1u : 0u; },
+            .set_job = [](launch::JobSpec& job, const TrainFlags& flags) { job.servers = flags.servers; }}),
+      flag("--replicas", &TrainFlags::replicas,
+           "replicas of the parameters on other servers: 0, 1, or auto: 1 if there are two servers or more",
+           {.show_default = true,
+            .choices = {"auto", "0", "1"},
+            .of_one_strategy = true,
+            .set_job = [](launch::JobSpec& job,
+                          const TrainFlags& flags) { job.replicas = parse_replicas(flags.replicas, flags.servers); }}),
+      flag("--lanes", &TrainFlags::lanes,
+           "slices of the batch, one per worker unless given; results depend on it, "
+           "not on the number of workers",
+           // a resumed run has the same, with any number of workers
+           {.unless_given = [](const TrainFlags& flags) { return flags.workers; }},
+           [](auto& worker, const TrainFlags& flags) { worker.options.lanes = flags.lanes; }),
+      flag("--consistency", &TrainFlags::consistency,
+           "of strategy ps: bsp (unless given): all workers in step; ssp:4: at most 4 steps apart; asp: "
+           "nobody waits",
+           {.of_one_strategy = true,
+            .unless_given = [](const TrainFlags& flags) { return std::string(is_ps(flags) ? "bsp" : ""); }},
+           [](auto& worker, const TrainFlags& flags) {
+             if (flags.consistency.empty()) return;
+             const ps::Consistency parsed = ps::parse_consistency(flags.consistency);
+             worker.options.consistency.mode = parsed.mode;
+             worker.options.consistency.slack = parsed.slack;
+           }),
+      flag("--backup-workers", &TrainFlags::backup_workers, "bsp: do not wait for this many of the slowest workers",
+           {.of_one_strategy = true},
+           [](auto& worker, const TrainFlags& flags) {
+             worker.options.consistency.backup_workers = flags.backup_workers;
+           }),
+      flag("--damp-stale", &TrainFlags::damp_stale, "ssp, asp: divide a gradient by its staleness",
+           {.of_one_strategy = true},
+           [](auto& worker, const TrainFlags& flags) { worker.options.consistency.damp_stale = flags.damp_stale; }),
+      flag("--device", &TrainFlags::device, "cpu or cuda", {.show_default = true, .check = check_device},
+           [](auto& worker, const TrainFlags& flags) { worker.set_device(flags.device); }),
+      flag("--threads", &TrainFlags::threads, "of LibTorch in each worker; 0: (cores - 1) / lanes",
+           {.show_default = true},
+           [](auto& worker, const TrainFlags& flags) { worker.options.threads = flags.threads; }),
+      flag("--transport", &TrainFlags::transport, "auto, shm, tcp or tls",
+           {.show_default = true,
+            .check = [](const std::string&, const std::string& text) { net::parse_transport(text); },
+            .set_job = [](launch::JobSpec& job, const TrainFlags& flags) { job.transport = flags.transport; }}),
+      flag(
+          "--codec", &TrainFlags::codec,
+          "how gradients travel: none, fp16, bf16, int8, 1bit, topk:0.01 or randomk:0.01; with error feedback",
+          {.show_default = true, .check = [](const std::string&, const std::string& text) { codec::parse_spec(text); }},
+          [](auto& worker, const TrainFlags& flags) { worker.options.codec = codec::parse_spec(flags.codec); }),
+      flag("--trace-algorithms", &TrainFlags::trace_algorithms,
+           "log which collective algorithms are chosen, and why (logs/worker-0.log)",
+           {.set_job = [](launch::JobSpec& job, const TrainFlags& flags) {
+             job.trace_algorithms = flags.trace_algorithms;
+           }}));
+}
+
+inline auto flags_of_how_it_learns() {
+  return flag_group(
+      "How it learns",
+      flag(
+          "--optimizer", &TrainFlags::optimizer, "sgd, momentum, nesterov, adagrad, rmsprop, adam, adamw or ftrl",
+          {.show_default = true, .check = [](const std::string&, const std::string& text) { optim::parse_rule(text); }},
+          [](auto& worker, const TrainFlags& flags) {
+            worker.options.optimizer.rule = optim::parse_rule(flags.optimizer);
+          }),
+      flag("--lr", &TrainFlags::lr, "learning rate",
+           {.show_default = true,
+            .check =
+                [](const std::string& name, const double& value) {
+                  if (!(value > 0)) fail<InvalidArgument>("{} {}: the learning rate must be above 0", name, value);
+                }},
+           [](auto& worker, const TrainFlags& flags) { worker.options.lr = flags.lr; }),
+      flag("--momentum", &TrainFlags::momentum, "of momentum and nesterov", {.show_default = true},
+           [](auto& worker, const TrainFlags& flags) { worker.options.optimizer.momentum = flags.momentum; }),
+      flag("--l2", &TrainFlags::l2, "weight decay", {.show_default = true},
+           [](auto& worker, const TrainFlags& flags) { worker.options.optimizer.l2 = flags.l2; }),
+      flag("--clip-norm", &TrainFlags::clip_norm, "largest norm of a lane's gradient; 0: off", {},
+           [](auto& worker, const TrainFlags& flags) { worker.options.clip_norm = flags.clip_norm; }),
+      flag("--clip-value", &TrainFlags::clip_value, "largest element of a gradient; 0: off", {},
+           [](auto& worker, const TrainFlags& flags) { worker.options.optimizer.clip_value = flags.clip_value; }),
+      flag("--schedule", &TrainFlags::schedule, "of the learning rate: cosine, linear, constant, step:10:0.1",
+           {.show_default = true},
+           [](auto& worker, const TrainFlags& flags) { worker.options.schedule = flags.schedule; }),
+      flag("--buffers", &TrainFlags::buffers,
+           "batch-norm statistics after a step: average: mean over lanes (unless given); broadcast: the chief's; "
+           "own: each worker's (all that ps can do)",
+           {.of_one_strategy = true,
+            .unless_given =
+                [](const TrainFlags& flags) { return std::string(uses_servers(flags) ? "own" : "average"); }},
+           [](auto& worker, const TrainFlags& flags) {
+             worker.options.buffers = cluster::parse_buffers(flags.buffers);
+           }),
+      flag("--warmup", &TrainFlags::warmup, "steps over which the learning rate rises", {},
+           [](auto& worker, const TrainFlags& flags) { worker.options.warmup = flags.warmup; }));
+}
+
+inline auto flags_of_when_it_ends() {
+  return flag_group(
+      "When it ends, what it writes",
+      flag("--time-limit", &TrainFlags::time_limit, "stop after this many seconds", {},
+           [](auto& worker, const TrainFlags& flags) { worker.limit_time(flags.time_limit); }),
+      flag("--target-accuracy", &TrainFlags::target_accuracy, "stop at this test accuracy, 0 to 1", {},
+           [](auto& worker, const TrainFlags& flags) { worker.stop_at_accuracy(flags.target_accuracy); }),
+      flag("--early-stop", &TrainFlags::early_stop, "stop after this many epochs without a better test loss", {},
+           [](auto& worker, const TrainFlags& flags) { worker.stop_early(flags.early_stop); }),
+      flag("--out", &TrainFlags::out, "run folder; runs/<time>-<model> unless given"),
+      flag("--overwrite", &TrainFlags::overwrite, "replace the run that is in --out"),
+      flag("--checkpoint-every", &TrainFlags::checkpoint_every,
+           "steps, or epoch; 0: never. trireme resume continues from the last one",
+           {.show_default = true,
+            .check = [](const std::string&, const std::string& text) { parse_checkpoint_every(text); }},
+           [](auto& worker, const TrainFlags& flags) {
+             worker.options.checkpoint.every = parse_checkpoint_every(flags.checkpoint_every);
+           }),
+      flag("--keep-checkpoints", &TrainFlags::keep_checkpoints, "how many to keep, besides the best; 0: all",
+           {.show_default = true},
+           [](auto& worker, const TrainFlags& flags) { worker.options.checkpoint.keep_last = flags.keep_checkpoints; }),
+      flag("--checkpoint-rate", &TrainFlags::checkpoint_rate,
+           "largest write speed of each process, such as 800mbit; unlimited unless given", {.check = check_bit_rate},
+           [](auto& worker, const TrainFlags& flags) {
+             if (flags.checkpoint_rate.empty()) return;
+             worker.options.checkpoint.bytes_per_second = net::parse_bit_rate(flags.checkpoint_rate) / 8;
+           }),
+      flag("--log-every", &TrainFlags::log_every, "steps per row of metrics",
+           {.show_default = true,
+            .check =
+                [](const std::string& name, const std::uint64_t& value) {
+                  check_at_least_one(name, value, "metrics need at least one step per row");
+                }},
+           [](auto& worker, const TrainFlags& flags) { worker.options.log_every = flags.log_every; }),
+      flag("--json", &TrainFlags::json, "print one line of JSON at the end, and nothing else, on standard output",
+           {.set_job = [](launch::JobSpec& job, const TrainFlags& flags) { job.quiet = flags.json; }}),
+      flag("--timeline", &TrainFlags::timeline,
+           "write timeline-<worker>.json: what each worker did when, for ui.perfetto.dev", {},
+           [](auto& worker, const TrainFlags& flags) { worker.options.timeline = flags.timeline; }));
+}
+
+inline auto flags_of_experiments() {
+  return flag_group(
+      "Experiments",
+      flag("--slow", &TrainFlags::slow, "'1:10' makes worker 1 ten times as slow",
+           {.check = [](const std::string&, const std::string& text) { parse_slow(text); }},
+           [](auto& worker, const TrainFlags& flags) {
+             if (const Slow slow = parse_slow(flags.slow); slow.worker == worker.rank) {
+               worker.options.slowdown = slow.factor;
+             }
+           }),
+      flag("--step-ms", &TrainFlags::step_ms, "minimum duration of a step, to simulate a larger model", {},
+           [](auto& worker, const TrainFlags& flags) {
+             worker.options.least_step = std::chrono::milliseconds(flags.step_ms);
+           }),
+      flag("--trace-steps", &TrainFlags::trace_steps,
+           "write steps-<worker>-<pid>.log: when each step began and took effect", {},
+           [](auto& worker, const TrainFlags& flags) { worker.options.trace_steps = flags.trace_steps; }),
+      flag("--throttle", &TrainFlags::throttle, "limit links to this speed, such as 100mbit; over TCP",
+           {.check = check_bit_rate,
+            .set_job = [](launch::JobSpec& job, const TrainFlags& flags) { job.throttle = flags.throttle; }}),
+      flag("--latency-ms", &TrainFlags::latency_ms,
+           "delay everything that workers send each other in the background by this much",
+           {.set_job = [](launch::JobSpec& job, const TrainFlags& flags) { job.latency_ms = flags.latency_ms; }}));
+}
+
+/// Calls `visit` with each flag, in the order of the help.
+template <class Visit>
+void for_each_train_flag(const Visit& visit) {
+  for_each_flag(flags_of_what_to_train(), visit);
+  for_each_flag(flags_of_who_takes_part(), visit);
+  for_each_flag(flags_of_how_it_learns(), visit);
+  for_each_flag(flags_of_when_it_ends(), visit);
+  for_each_flag(flags_of_experiments(), visit);
+}
+
+}  // namespace trireme::cli

@@ -1,0 +1,144 @@
+#include "cli/train_flags.h"
+
+#include <map>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "cli/config_file.h"
+#include "cli/train_flag_table.h"
+#include "tests/support/expect_fails.h"
+#include "tests/support/temp_folder.h"
+
+namespace trireme::cli {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+/// `trireme train`, as far as its flags are concerned.
+struct Command {
+  Command() { declare(app, flags); }
+
+  /// Parses the command line, then takes over the file, if there is one.
+  explicit Command(const std::string& line, const std::string& file = {}) : Command() {
+    app.parse(line);
+    if (!file.empty()) apply_config_file(app, file);
+    settle(app, flags);
+  }
+
+  CLI::App app{"trains", "train"};
+  TrainFlags flags;
+};
+
+/// Returns a command line that gives the flag another value than its default.
+template <class Value>
+std::string line_with(const Flag<TrainFlags, Value>& flag) {
+  static const std::map<std::string, std::string> parsed_at_once{{"--strategy", "allreduce"}, {"--workers", "3:4"}};
+  if (std::is_same_v<Value, bool>) return flag.name();
+  if (!flag.choices.empty()) return flag.name() + "=" + flag.choices.back();
+  if (const auto found = parsed_at_once.find(flag.name()); found != parsed_at_once.end()) {
+    return flag.name() + "=" + found->second;
+  }
+  return flag.name() + (std::is_same_v<Value, std::string> ? "=text" : std::is_integral_v<Value> ? "=7" : "=0.25");
+}
+
+TEST(TrainFlags, EachIsTheSameAfterConfigFileAndJson) {
+  const TempFolder folder;
+  for_each_train_flag([&](const auto& flag) {
+    SCOPED_TRACE(line_with(flag));
+    const Command given(line_with(flag));
+    EXPECT_NE(given.flags.*flag.member, Command("").flags.*flag.member);
+
+    const Command read("", folder.write("config.toml", config_text(given.app)).string());
+    EXPECT_EQ(read.flags, given.flags);
+    EXPECT_EQ(config_text(read.app), config_text(given.app));
+
+    const auto handed = nlohmann::json(read.flags).get<TrainFlags>();
+    EXPECT_EQ(handed.*flag.member, flag.for_workers() ? given.flags.*flag.member : TrainFlags{}.*flag.member);
+  });
+}
+
+TEST(TrainFlags, EachHasAUse) {
+  for_each_train_flag([&](const auto& flag) {
+    const bool of_the_folder = flag.name() == "--out" || flag.name() == "--overwrite";
+    EXPECT_TRUE(flag.for_workers() || flag.traits.set_job != nullptr || of_the_folder) << flag.name();
+  });
+}
+
+TEST(TrainFlags, DefaultsPassTheirChecks) { check(Command("").flags); }
+
+TEST(TrainFlags, WorkersRefuseJsonWithoutOneOfTheirs) {
+  nlohmann::json handed = TrainFlags{};
+  handed.erase("batch");
+  EXPECT_THROW(handed.get<TrainFlags>(), nlohmann::json::exception);
+}
+
+TEST(TrainFlags, DefaultsFollowTheStrategy) {
+  const Command servers("--workers 3");
+  EXPECT_EQ(servers.flags.lanes, 3);
+  EXPECT_EQ(servers.flags.servers, 1);
+  EXPECT_EQ(servers.flags.consistency, "bsp");
+  EXPECT_EQ(servers.flags.buffers, "own");
+  EXPECT_THAT(config_text(servers.app), HasSubstr("servers=1\n"));
+
+  const Command none("--strategy allreduce --lanes 8");
+  EXPECT_EQ(none.flags.lanes, 8);
+  EXPECT_EQ(none.flags.servers, 0);
+  EXPECT_EQ(none.flags.consistency, "");
+  EXPECT_EQ(none.flags.buffers, "average");
+  EXPECT_FAILS(Command("--strategy pss"), InvalidArgument, "'pss'");
+}
+
+TEST(TrainFlags, ThoseOfOneStrategyAreNotInherited) {
+  EXPECT_THAT(flags_of_one_strategy(),
+              ElementsAre("backup-workers", "buffers", "consistency", "damp-stale", "replicas", "servers"));
+}
+
+TEST(TrainFlags, InvalidValuesAreRefusedByName) {
+  const auto check_line = [](const std::string& line) { check(Command(line).flags); };
+  EXPECT_FAILS(check_line("--batch 0"), InvalidArgument, "--batch 0");
+  EXPECT_FAILS(check_line("--workers 0"), InvalidArgument, "--workers 0");
+  EXPECT_FAILS(check_line("--lr 0"), InvalidArgument, "--lr 0");
+  EXPECT_FAILS(check_line("--device gpu"), InvalidArgument, "--device gpu");
+  EXPECT_FAILS(check_line("--throttle fast"), InvalidArgument, "'fast'");
+  EXPECT_FAILS(check_line("--transport shm --throttle 1mbit"), InvalidArgument, "--throttle 1mbit");
+  EXPECT_THROW(Command("--replicas 2"), CLI::ValidationError);
+}
+
+TEST(TrainFlags, JobIsWhatTheyAskFor) {
+  const launch::JobSpec job =
+      to_job(Command("--workers 2:8 --servers 3 --replicas auto --restarts 5 --wait-for-workers 0.5 --max-views 9 "
+                     "--transport tcp --throttle 1mbit --latency-ms 4 --trace-algorithms --json")
+                 .flags);
+  EXPECT_EQ(job.workers, 8);
+  EXPECT_EQ(job.min_workers, 2);
+  EXPECT_EQ(job.min_start, 2);
+  EXPECT_EQ(job.servers, 3);
+  EXPECT_EQ(job.replicas, 1);
+  EXPECT_EQ(job.restarts, 5);
+  EXPECT_EQ(job.wait_for_workers, 0.5);
+  EXPECT_EQ(job.max_views, 9);
+  EXPECT_EQ(job.transport, "tcp");
+  EXPECT_EQ(job.throttle, "1mbit");
+  EXPECT_EQ(job.latency_ms, 4);
+  EXPECT_TRUE(job.trace_algorithms);
+  EXPECT_TRUE(job.quiet);
+}
+
+TEST(TrainFlags, AnotherCommandSharesSomeInItsOwnWords) {
+  CLI::App command("runs", "run");
+  TrainFlags flags;
+  declare_shared(command, flags, {{"--servers", "how many", /*show_default=*/true}, {"--json"}});
+  EXPECT_THAT(command.help(), HasSubstr("-s,--servers UINT=1 "));
+  EXPECT_THAT(command.help(), HasSubstr("how many"));
+  EXPECT_THAT(command.help(), Not(HasSubstr("--workers")));
+  command.parse("-s 4 --json");
+  EXPECT_EQ(flags.servers, 4);
+  EXPECT_TRUE(flags.json);
+}
+
+}  // namespace
+}  // namespace trireme::cli
