@@ -146,6 +146,8 @@ void PlacedJob::expect_undisturbed_end() {
                                                     std::to_string(kLanes),
                                                     "--checkpoint-every",
                                                     "0",
+                                                    "--threads",
+                                                    std::to_string(flags().threads),
                                                     "--workers",
                                                     "2",
                                                     "--out",
