@@ -7,6 +7,8 @@ add_library(trireme_torch STATIC ${torch_sources})
 add_library(Trireme::torch ALIAS trireme_torch)
 trireme_library(trireme_torch torch)
 target_link_libraries(trireme_torch PUBLIC trireme_core PRIVATE $<BUILD_INTERFACE:trireme_internal>)
+# First of the shared libraries: LibTorch from Python's packages exports some of std::filesystem, from an older compiler.
+target_link_libraries(trireme_torch PUBLIC $<$<CXX_COMPILER_ID:GNU>:stdc++>)
 foreach(library ${TORCH_LIBRARIES})
   target_link_libraries(trireme_torch PUBLIC $<BUILD_INTERFACE:${library}>)
 endforeach()
