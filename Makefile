@@ -18,9 +18,6 @@ SOAK_MINUTES ?= 20
 SOAK_ARGS    ?= --strategy ps -w 3 -s 2 --model mlp --data synthetic --step-ms 50 --checkpoint-every 500 \
                 --faults kill,kill,stop,slow --roles worker,server,master --every 200
 
-# A build that nobody has begun yet, and for its programs alone, is compiled as fast as it can be.
-LARGE_GROUPS = $(if $(wildcard build/$(PRESET)/CMakeCache.txt),,-DTRIREME_LARGE_GROUPS=ON)
-
 # Where `make install` puts Trireme; DESTDIR is put before it, for packaging.
 PREFIX ?= /usr/local
 # How long `make fuzz` searches, per target; which targets.
@@ -69,14 +66,14 @@ deps-minimal:
 
 # Without the tests, so that a first look needs neither GoogleTest nor their compile time.
 demo: deps-minimal
-	@cmake --preset release -DTRIREME_BUILD_TESTS=OFF $(LARGE_GROUPS)
+	@cmake --preset release -DTRIREME_BUILD_TESTS=OFF
 	@cmake --build --preset release --parallel $(JOBS) --target trireme trireme-worker
 	build/release/bin/trireme train --model $(MODEL) --data $(DATA) --workers $(WORKERS) --epochs $(EPOCHS) \
 	  $(if $(findstring --strategy,$(ARGS)),,--servers $(SERVERS) --consistency $(CONSISTENCY)) $(ARGS)
 
 # What is installed, and nothing else.
 programs: deps-minimal
-	@cmake --preset $(PRESET) -DTRIREME_BUILD_TESTS=OFF -DTRIREME_BUILD_EXAMPLES=OFF $(LARGE_GROUPS)
+	@cmake --preset $(PRESET) -DTRIREME_BUILD_TESTS=OFF -DTRIREME_BUILD_EXAMPLES=OFF
 	@cmake --build --preset $(PRESET) --parallel $(JOBS)
 
 install: programs

@@ -87,13 +87,9 @@ endfunction()
 # What headers instantiate takes longer than our own code; several files at a time do it once. How many is a balance:
 # larger groups make a whole build faster, and that of a small change slower.
 option(TRIREME_UNITY "Compile files in groups, which halves the time of a whole build" ON)
-option(TRIREME_LARGE_GROUPS "Groups three times as large, for builds that are made once" OFF)
 function(trireme_compile_together target files)
   if(NOT TRIREME_UNITY)
     return()
-  endif()
-  if(TRIREME_LARGE_GROUPS)
-    math(EXPR files "3 * ${files}")
   endif()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${files})
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")

@@ -39,7 +39,7 @@ struct CheckpointRequest {
   std::uint64_t bytes_per_second = 0;
 };
 
-/// Fills `state` from the newest checkpoint and returns where that was made; nothing if there is none. Where
+/// Fills `state` from the newest checkpoint and returns where that was made; nullopt if there is none. Where
 /// `initial`, `state` holds the values that training begins with, if nothing is restored.
 using Restore = std::function<std::optional<Position>(const std::vector<NamedParameter>& state, bool initial)>;
 
