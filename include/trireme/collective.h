@@ -72,7 +72,8 @@ struct ConstArray {
   ConstArray(DType type, const void* memory, std::size_t elements)
       : dtype(type), data(static_cast<const std::byte*>(memory)), count(elements) {}
   template <typename T>
-  ConstArray(std::span<T> values) : ConstArray(DTypeOf<std::remove_const_t<T>>::value, values.data(), values.size()) {}
+  ConstArray(std::span<T> values)  // NOLINT(google-explicit-constructor): a span is what callers have
+      : ConstArray(DTypeOf<std::remove_const_t<T>>::value, values.data(), values.size()) {}
 
   std::size_t size_bytes() const { return count * size_of(dtype); }
   std::span<const std::byte> bytes() const { return {data, size_bytes()}; }
@@ -88,9 +89,10 @@ struct Array {
   Array(DType type, void* memory, std::size_t elements)
       : dtype(type), data(static_cast<std::byte*>(memory)), count(elements) {}
   template <typename T>
-  requires(!std::is_const_v<T>) Array(std::span<T> values) : Array(DTypeOf<T>::value, values.data(), values.size()) {}
+  requires(!std::is_const_v<T>) Array(std::span<T> values)  // NOLINT(google-explicit-constructor): as above
+      : Array(DTypeOf<T>::value, values.data(), values.size()) {}
 
-  operator ConstArray() const { return {dtype, data, count}; }
+  operator ConstArray() const { return {dtype, data, count}; }  // NOLINT(google-explicit-constructor): may be read, too
   std::size_t size_bytes() const { return count * size_of(dtype); }
   std::span<std::byte> bytes() const { return {data, size_bytes()}; }
 };
