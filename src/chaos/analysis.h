@@ -20,6 +20,7 @@ using Events = std::span<const observe::StepEvent>;
 struct InjectedFault {
   Fault fault;
   std::int64_t at = 0;                           ///< as in StepEvent
+  Step step = 0;                                 ///< how far training had got
   std::int64_t pid = 0;                          ///< the victim
   std::string note = {};                         ///< what was done, for people
   std::optional<std::int64_t> replaced_at = {};  ///< when another process was first seen in its place

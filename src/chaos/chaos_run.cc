@@ -192,7 +192,9 @@ class ChaosRun {
   }
 
   void inject_if_due(const ObservedRun& training) {
-    const Fault* due = plan_.due(training.step());
+    const bool by_time = options_.plan.clock == FaultClock::kMilliseconds;
+    const std::chrono::nanoseconds trained_for(trace_clock() - training.events().front().at);
+    const Fault* due = plan_.due(by_time ? static_cast<std::uint64_t>(trained_for / 1ms) : training.step());
     if (due == nullptr || !may_inject(*due)) return;
     const Fault fault = *due;
     processes_ = training.processes();
@@ -204,12 +206,12 @@ class ChaosRun {
       return;
     }
     victim_by_.reset();
-    InjectedFault injected{.fault = fault, .at = trace_clock(), .pid = victim == nullptr ? 0 : victim->pid};
-    injected.fault.step = training.step();
+    InjectedFault injected{
+        .fault = fault, .at = trace_clock(), .step = training.step(), .pid = victim == nullptr ? 0 : victim->pid};
     injected.note = injector_->inject(fault.kind, static_cast<pid_t>(injected.pid));
     plan_.injected();
     options_.say(fmt::format(
-        "  step {}: {} {}{}", injected.fault.step, to_string(fault.kind), to_string(fault.role),
+        "  step {}: {} {}{}", injected.step, to_string(fault.kind), to_string(fault.role),
         fault.role == FaultRole::kWorker || fault.role == FaultRole::kServer ? fmt::format(" {}", fault.slot) : ""));
     const std::size_t seen = training.events().size();
     pending_.push_back({.number = faults_.size(),

@@ -45,7 +45,7 @@ FaultRole parse_fault_role(const std::string& text) { return parse(kRoles, "--ro
 FaultPlan::FaultPlan(FaultPlanOptions options) : options_(std::move(options)) {
   const auto wants = [&](FaultRole role) { return std::ranges::find(options_.roles, role) != options_.roles.end(); };
   if (options_.kinds.empty() || options_.roles.empty() || options_.every == 0) {
-    fail<InvalidArgument>("a plan of faults needs kinds, roles and a distance of at least one step between them");
+    fail<InvalidArgument>("a plan of faults needs kinds, roles and some time between them");
   }
   if (wants(FaultRole::kServer) && options_.servers == 0) {
     fail<InvalidArgument>("--roles server: this job has no servers; use --strategy ps --servers 2");
@@ -59,7 +59,7 @@ FaultPlan::FaultPlan(FaultPlanOptions options) : options_(std::move(options)) {
 
 Fault FaultPlan::fault(std::uint64_t number) const {
   RandomStream random(mix_seed(options_.seed, number));
-  Fault fault{.step = std::max<Step>(1, number * options_.every + random.below(options_.every)),
+  Fault fault{.due = std::max<std::uint64_t>(1, number * options_.every + random.below(options_.every)),
               .kind = options_.kinds[random.below(options_.kinds.size())],
               .role = options_.roles[random.below(options_.roles.size())]};
   if (fault.kind == FaultKind::kDiskFull) fault.role = FaultRole::kDisk;
@@ -70,7 +70,9 @@ Fault FaultPlan::fault(std::uint64_t number) const {
   return fault;
 }
 
-const Fault* FaultPlan::due(Step now) const { return finished() || upcoming_.step > now ? nullptr : &upcoming_; }
+const Fault* FaultPlan::due(std::uint64_t now) const {
+  return finished() || upcoming_.due > now ? nullptr : &upcoming_;
+}
 
 void FaultPlan::injected() {
   ++injected_;

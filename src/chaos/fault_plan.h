@@ -32,7 +32,7 @@ FaultRole parse_fault_role(const std::string& text);
 
 /// What happens to which process, and when.
 struct Fault {
-  Step step = 0;  ///< when training has reached this step
+  std::uint64_t due = 0;  ///< the step that training has to reach, or milliseconds since its first: FaultClock
   FaultKind kind = FaultKind::kKill;
   FaultRole role = FaultRole::kWorker;
   std::uint32_t slot = 0;  ///< which of the processes of the role
@@ -40,10 +40,17 @@ struct Fault {
   bool operator==(const Fault&) const = default;
 };
 
+/// What the time between faults is counted in.
+enum class FaultClock {
+  kSteps,         ///< of the training: the same seed hits the same steps
+  kMilliseconds,  ///< a storm, which does not wait for training to get on
+};
+
 struct FaultPlanOptions {
   std::vector<FaultKind> kinds = {FaultKind::kKill};
   std::vector<FaultRole> roles = {FaultRole::kWorker};
-  Step every = 20;           ///< one fault in each interval of this many steps, at a random step of it
+  FaultClock clock = FaultClock::kSteps;
+  std::uint64_t every = 20;  ///< one fault in each interval of this length, at a random moment of it
   std::uint32_t count = 10;  ///< 0: unlimited
   std::uint64_t seed = 1;
   std::uint32_t workers = 1;
@@ -61,8 +68,8 @@ class FaultPlan {
   /// Returns the fault with this number, from 0. Pure.
   Fault fault(std::uint64_t number) const;
 
-  /// Returns the next fault if training, now at step `now`, has reached it; null if not, or if there are no more.
-  const Fault* due(Step now) const;
+  /// Returns the next fault if it is due at `now`, by the plan's clock; null if not, or if there are no more.
+  const Fault* due(std::uint64_t now) const;
 
   /// Record that the due fault was injected, or skipped, and move on to the next one.
   void injected();

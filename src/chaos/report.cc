@@ -34,13 +34,17 @@ std::uint64_t redone_by_all(const ChaosReport& report) {
 
 bool compares(const ChaosReport& report) { return report.reference && report.not_compared.empty(); }
 
+constexpr std::size_t kListed = 50;  // more than that nobody reads; all are in the JSON
+
 std::string list_faults(const ChaosReport& report) {
+  if (report.recoveries.size() > kListed) return fmt::format("{} faults\n", report.recoveries.size());
   observe::TableCells cells{
       {"at step", "who", "fault", "training goes on, s", "victim is back, s", "redone", "what was done"}};
   for (const Recovery& recovery : report.recoveries) {
     const Fault& fault = recovery.injected.fault;
-    cells.push_back({std::to_string(fault.step), name_of(fault), to_string(fault.kind), as_seconds(recovery.seconds),
-                     as_seconds(recovery.back_seconds), std::to_string(recovery.steps_redone), recovery.injected.note});
+    cells.push_back({std::to_string(recovery.injected.step), name_of(fault), to_string(fault.kind),
+                     as_seconds(recovery.seconds), as_seconds(recovery.back_seconds),
+                     std::to_string(recovery.steps_redone), recovery.injected.note});
   }
   return observe::aligned(cells, {true, false, false, true, true, true, false});
 }
@@ -160,7 +164,7 @@ observe::Json to_object(const ChaosReport& report) {
     recoveries.push_back({{"role", to_string(injected.fault.role)},
                           {"fault", to_string(injected.fault.kind)},
                           {"slot", injected.fault.slot},
-                          {"step", injected.fault.step},
+                          {"step", injected.step},
                           {"seconds", or_null(recovery.seconds)},
                           {"back_seconds", or_null(recovery.back_seconds)},
                           {"steps_redone", recovery.steps_redone},

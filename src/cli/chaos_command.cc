@@ -23,6 +23,7 @@ struct ChaosFlags {
   std::vector<std::string> faults{"kill"};
   std::vector<std::string> roles{"worker"};
   Step every = 20;
+  std::uint64_t every_ms = 0;  // 0: by steps
   std::uint32_t count = 10;
   std::uint64_t fault_seed = 1;
   double stop_for = 5;
@@ -32,6 +33,8 @@ struct ChaosFlags {
 };
 
 std::chrono::milliseconds to_time(double seconds) { return std::chrono::milliseconds(std::lround(seconds * 1000)); }
+
+bool storms(const ChaosFlags& flags) { return flags.every_ms > 0; }
 
 bool leased(const TrainFlags& flags) {
   return !flags.consistency.empty() && !ps::parse_consistency(flags.consistency).synchronous();
@@ -53,7 +56,8 @@ std::string why_not_compared(const ChaosFlags& flags) {
 chaos::FaultPlanOptions plan_of(const ChaosFlags& flags) {
   chaos::FaultPlanOptions plan{.kinds = {},
                                .roles = {},
-                               .every = flags.every,
+                               .clock = storms(flags) ? chaos::FaultClock::kMilliseconds : chaos::FaultClock::kSteps,
+                               .every = storms(flags) ? flags.every_ms : flags.every,
                                .count = flags.count,
                                .seed = flags.fault_seed,
                                .workers = flags.train.workers,
@@ -124,6 +128,10 @@ void declare_faults(CLI::App& command, ChaosFlags& flags) {
   set_up(command.add_option("--every", flags.every, "steps between two faults, on average"))
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
+  set_up(command.add_option("--every-ms", flags.every_ms,
+                            "milliseconds between two faults, on average, however far training gets meanwhile"))
+      ->check(CLI::PositiveNumber)
+      ->excludes("--every");
   set_up(command.add_option("--count", flags.count, "number of faults; 0: until training ends"))->capture_default_str();
   set_up(command.add_option("--fault-seed", flags.fault_seed,
                             "decides what happens to which process when; the same seed gives the same plan"))
@@ -144,7 +152,7 @@ void declare_faults(CLI::App& command, ChaosFlags& flags) {
 /// Sets the defaults that differ from those of a training.
 void settle_faults(CLI::App& command, ChaosFlags& flags) {
   set_unless_given(command, "--restarts", flags.train.restarts, 1000u);  // processes that die here are not at fault
-  if (flags.soak_minutes > 0) set_unless_given(command, "--count", flags.count, 0u);
+  if (flags.soak_minutes > 0 || storms(flags)) set_unless_given(command, "--count", flags.count, 0u);
   if (std::ranges::count(flags.faults, "disk-full") > 0) {
     set_unless_given(command, "--checkpoint-every", flags.train.checkpoint_every, std::to_string(flags.every));
   }

@@ -39,7 +39,7 @@ TEST(FaultPlan, TheSameSeedGivesTheSameFaults) {
 
 TEST(FaultPlan, HasOneFaultPerInterval) {
   const auto faults = all_of(FaultPlan(kMixed));
-  for (std::size_t i = 0; i < faults.size(); ++i) EXPECT_EQ(faults[i].step / 20, i) << faults[i].step;
+  for (std::size_t i = 0; i < faults.size(); ++i) EXPECT_EQ(faults[i].due / 20, i) << faults[i].due;
 }
 
 TEST(FaultPlan, HitsEveryProcessExceptSparedOnes) {
@@ -69,7 +69,7 @@ TEST(FaultPlan, CountsWhatWasInjected) {
 
 TEST(FaultPlan, WaitsForItsStep) {
   FaultPlan plan({.every = 20, .count = 2});
-  const Step first = plan.fault(0).step;
+  const std::uint64_t first = plan.fault(0).due;
   EXPECT_EQ(plan.due(first - 1), nullptr);
   ASSERT_NE(plan.due(first), nullptr);
   EXPECT_EQ(*plan.due(first), plan.fault(0));
