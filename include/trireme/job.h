@@ -36,6 +36,7 @@ class Job {
   Rank rank() const;                          ///< this worker's position among those of the current view
   std::uint32_t workers() const;              ///< how many there are in it
   bool chief() const { return rank() == 0; }  ///< the one that prints, evaluates and saves
+  View view() const;                          ///< the number of the view: another one when somebody came or went
   bool alone() const;                         ///< not started by a launcher: there is no other process
   std::uint32_t slot() const;  ///< which of the job's worker processes this is; does not change with the view
 

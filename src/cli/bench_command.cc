@@ -2,6 +2,7 @@
 
 #include "cli/bench/allreduce.h"
 #include "cli/bench/checkpoint.h"
+#include "cli/bench/crowd.h"
 #include "cli/bench/ps.h"
 #include "cli/bench/recover.h"
 #include "cli/commands.h"
@@ -36,6 +37,22 @@ void add_recover(CLI::App& bench, Action& action) {
   command->callback([options, &action] { action = [options] { return bench_recover(*options); }; });
 }
 
+void add_crowd(CLI::App& bench, Action& action) {
+  auto* command = bench.add_subcommand("crowd", "hundreds of workers: joining, deaths, what master and servers hold");
+  auto options = std::make_shared<BenchCrowdOptions>();
+  command->add_flag("--json", options->json, "one JSON object on standard output");
+  command->add_option("--workers", options->workers, "sizes of jobs")->delimiter(',')->capture_default_str();
+  command->add_option("--servers", options->servers, "of each job")->check(CLI::PositiveNumber)->capture_default_str();
+  command->add_option("--steps", options->steps, "of each job; a tenth of the workers is killed half-way")
+      ->check(CLI::Range(Step{2}, Step{1'000'000}))
+      ->capture_default_str();
+  command->callback([options, &action] { action = [options] { return bench_crowd(*options); }; });
+  const auto hidden = "";  // what the workers of these jobs run; not for people
+  bench.add_subcommand("crowd-worker", "")->group(hidden)->callback([&action] {
+    action = [] { return crowd_worker(); };
+  });
+}
+
 }  // namespace
 
 void add_bench(CLI::App& app, Action& action) {
@@ -68,6 +85,7 @@ void add_bench(CLI::App& app, Action& action) {
       [reduce_options, &action] { action = [reduce_options] { return bench_allreduce(*reduce_options); }; });
   add_checkpoint(*command, action);
   add_recover(*command, action);
+  add_crowd(*command, action);
   ps->callback([options, &action] { action = [options] { return bench_ps(*options); }; });
 }
 

@@ -16,6 +16,8 @@ Rank Job::rank() const { return session_->rank(); }
 
 std::uint32_t Job::workers() const { return session_->workers(); }
 
+View Job::view() const { return session_->view().view; }
+
 bool Job::alone() const { return session_->alone(); }
 
 std::uint32_t Job::slot() const { return session_->slot(); }
