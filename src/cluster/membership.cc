@@ -179,8 +179,12 @@ void Membership::report(const WorkDone& work) {
 }
 
 LeaseReply Membership::lease(LeaseRequest request) {
-  request.member = member();
-  request.view = view().view;
+  {
+    const MutexLock lock(mutex_);
+    request.member = member_;
+    request.view = view_.view;
+    request.number = ++lease_requests_;
+  }
   return ask<LeaseReply>(kLease, request, Deadline::in(options_.master_silent_after), "the request for work");
 }
 

@@ -81,8 +81,8 @@ class Membership {
   /// Adds to what the next heartbeat reports: counts are added, clock and lr replaced. Cheap; thread-safe.
   void report(const WorkDone& work);
 
-  /// Reports finished work and asks for more. Fills in member and view of `request`. Throws StaleView if the workers
-  /// must form another view.
+  /// Reports finished work and asks for more. Fills in member, view and number of `request`. Throws StaleView if the
+  /// workers must form another view. Calls must not overlap.
   LeaseReply lease(LeaseRequest request);
 
   /// Says that the chief has gone back to a checkpoint: leased work starts again after the first `units`.
@@ -124,6 +124,7 @@ class Membership {
   mutable Mutex mutex_;
   std::shared_ptr<net::Connection> connection_ TRIREME_GUARDED_BY(mutex_);
   MemberId member_ TRIREME_GUARDED_BY(mutex_) = 0;
+  std::uint64_t lease_requests_ TRIREME_GUARDED_BY(mutex_) = 0;
   bool learner_ TRIREME_GUARDED_BY(mutex_) = false;
   ViewInfo view_ TRIREME_GUARDED_BY(mutex_);
   WorkDone unreported_ TRIREME_GUARDED_BY(mutex_);

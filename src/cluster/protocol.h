@@ -172,13 +172,16 @@ struct UnitRange {
   bool operator==(const UnitRange&) const = default;
 };
 
+/// A request that is sent again, because its answer was lost, keeps its number and gets the same answer.
 struct LeaseRequest {
   MemberId member = 0;
-  View view = 0;  ///< of the worker: the request is valid only in that view
+  View view = 0;             ///< of the worker: the request is valid only in that view
+  std::uint64_t number = 0;  ///< of this member's requests, from 1 on
   std::vector<UnitRange> finished;
-  std::uint64_t saved = 0;  ///< not 0: the chief has saved the result of this many finished units
-  bool more = true;         ///< asks for work
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(LeaseRequest, member, view, finished, saved, more)
+  std::vector<UnitRange> held;  ///< leased and not finished; what else the master has leased to it is given out again
+  std::uint64_t saved = 0;      ///< not 0: the chief has saved the result of this many finished units
+  bool more = true;             ///< asks for work
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(LeaseRequest, member, view, number, finished, held, saved, more)
 };
 
 struct LeaseReply {

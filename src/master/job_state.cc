@@ -237,15 +237,28 @@ void JobState::set_plan(Time now, const cluster::Plan& plan) {
   consider_view();
 }
 
-/// Leases work to an asynchronous worker. Rejects requests from an earlier view: the job may have gone back to a
-/// checkpoint since.
+/// Leases work to an asynchronous worker, once for each request, however often that arrives. Rejects requests from an
+/// earlier view: the job may have gone back to a checkpoint since.
 cluster::LeaseReply JobState::lease(Time now, const cluster::LeaseRequest& request) {
   now_ = now;
-  const Member* member = members_.find(request.member);
-  if (member == nullptr || !member->in_view || request.view != view_.view) {
+  Member* member = members_.find(request.member);
+  const bool here = member != nullptr && member->alive() && member->in_view && !member->waits_for_view;
+  if (!here || request.view != view_.view) {
     fail<StaleView>("work is leased to the members of view {}: rejoin the job", view_.view);
   }
+  if (request.number < member->last_lease) {
+    fail<StaleView>("request {} for work was overtaken by request {}", request.number, member->last_lease);
+  }
+  if (request.number > member->last_lease) {
+    member->last_leased = lease_more(request);
+    member->last_lease = request.number;
+  }
+  return member->last_leased;
+}
+
+cluster::LeaseReply JobState::lease_more(const cluster::LeaseRequest& request) {
   for (const cluster::UnitRange& range : request.finished) leases_.finish(range);
+  leases_.keep_only(request.member, request.held);
   if (request.saved > 0) {
     leases_.pass(request.saved);
     last_pause_ = now_;

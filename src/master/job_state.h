@@ -64,6 +64,7 @@ class JobState {
   bool save(const cluster::ViewInfo& view);
   void save() { save(view_); }
 
+  cluster::LeaseReply lease_more(const cluster::LeaseRequest& request);
   Member& admit(std::uint64_t session, const cluster::JoinRequest& request, const std::string& who);
   bool can_be_learner(const Member& member) const;
   cluster::JoinReply receive(const Member& learner) const;
