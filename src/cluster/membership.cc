@@ -116,6 +116,7 @@ JoinReply Membership::join(JoinRequest request, std::chrono::milliseconds within
   member_ = reply.member;
   learner_ = reply.learner;
   view_ = reply.view;
+  launch_ = reply.launch;
   return reply;
 }
 
@@ -147,6 +148,11 @@ bool Membership::refresh_view() {
 ViewInfo Membership::view() const {
   const MutexLock lock(mutex_);
   return view_;
+}
+
+std::string Membership::launch() const {
+  const MutexLock lock(mutex_);
+  return launch_;
 }
 
 MemberId Membership::member() const {

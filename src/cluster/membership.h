@@ -57,6 +57,9 @@ class Membership {
   /// Stops the heartbeats; does not notify the master: see leave().
   ~Membership();
 
+  /// Returns what tells this launch of the job from all others: random, and the same for all members.
+  std::string launch() const;
+
   /// Returns the current view. For a learner: the others' view, with this process at its end.
   ViewInfo view() const;
 
@@ -127,6 +130,7 @@ class Membership {
   std::uint64_t lease_requests_ TRIREME_GUARDED_BY(mutex_) = 0;
   bool learner_ TRIREME_GUARDED_BY(mutex_) = false;
   ViewInfo view_ TRIREME_GUARDED_BY(mutex_);
+  std::string launch_ TRIREME_GUARDED_BY(mutex_);
   WorkDone unreported_ TRIREME_GUARDED_BY(mutex_);
   std::pair<View, Regroup> regroup_told_ TRIREME_GUARDED_BY(beat_mutex_){0, Regroup::kNo};
   bool stop_told_ TRIREME_GUARDED_BY(beat_mutex_) = false;

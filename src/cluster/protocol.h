@@ -95,7 +95,8 @@ struct JoinReply {
   bool over = false;     ///< the job has ended: there is no further view
   bool learner = false;  ///< `view` is the current one with this process added at its end: join again when ready
   ViewInfo view;
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(JoinReply, member, over, learner, view)
+  std::string launch;  ///< identifies this launch of the job among all others, of the same run or not
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(JoinReply, member, over, learner, view, launch)
 };
 
 /// How long the job is. A unit is one lane of one step: what an asynchronous worker computes at a time.

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/random.h"
 
 namespace trireme::master {
 namespace {
@@ -19,6 +20,7 @@ JobState::JobState(MasterOptions options, Time now)
       now_(now),
       last_tick_(now),
       log_(options_.log_entry),
+      launch_(random_hex(8)),
       wanted_workers_(options_.shape.workers),
       wanted_servers_(options_.shape.servers),
       last_pause_(now) {
@@ -65,6 +67,7 @@ LeasePlan JobState::lease_plan() const {
 
 /// Continues the job of a master that died.
 void JobState::take_over(const SavedJob& saved) {
+  launch_ = saved.launch;
   state_ = saved.state;
   reason_ = saved.reason;
   view_ = saved.view;
@@ -105,7 +108,8 @@ void JobState::give_time_to_come_back(Member& member) const {
 /// Saves the current state with `view` as the view. Returns false if that failed: it is retried later.
 bool JobState::save(const cluster::ViewInfo& view) {
   leases_changed_ = false;
-  return log_.save({.state = view.view > view_.view ? cluster::JobPhase::kRunning : state_,
+  return log_.save({.launch = launch_,
+                    .state = view.view > view_.view ? cluster::JobPhase::kRunning : state_,
                     .reason = reason_,
                     .view = view,
                     .next_member = next_member_,
@@ -150,7 +154,7 @@ bool JobState::can_be_learner(const Member& member) const {
 
 /// Returns the current view with the learner at its end.
 cluster::JoinReply JobState::receive(const Member& learner) const {
-  cluster::JoinReply reply{.member = learner.info.id, .learner = true, .view = view_};
+  cluster::JoinReply reply{.member = learner.info.id, .learner = true, .view = view_, .launch = launch_};
   reply.view.workers.push_back(learner.info);
   reply.view.lane_costs.clear();
   return reply;

@@ -92,6 +92,7 @@ class JobState {
   Time last_tick_;
   Time grace_until_{};  // until then the end of a connection does not mean death
   MasterLog log_;
+  std::string launch_;
   cluster::JobPhase state_ = cluster::JobPhase::kGathering;
   std::string reason_;
   Time waiting_since_{};
