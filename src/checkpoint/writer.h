@@ -29,7 +29,7 @@ struct PartInfo {
   std::uint32_t part = 0;  ///< part 0 is the chief's: it completes the checkpoint
   std::uint32_t parts = 1;
   /// The same for all writers of this checkpoint; a new one each time a step is written again, also by a later launch
-  /// of the run: `<job>-<view>`. Parts of different attempts are never mixed. See is_valid_attempt.
+  /// of the run: `<launch>-<view>`. Parts of different attempts are never mixed. See is_valid_attempt.
   std::string attempt = "1";
   std::vector<TensorInfo> tensors = {};  ///< all tensors of the checkpoint, whoever writes their bytes
   nlohmann::json meta = {};              ///< whatever else is needed to resume; the chief's is used

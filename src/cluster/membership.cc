@@ -116,6 +116,7 @@ JoinReply Membership::join(JoinRequest request, std::chrono::milliseconds within
   member_ = reply.member;
   learner_ = reply.learner;
   view_ = reply.view;
+  launch_ = reply.launch;
   return reply;
 }
 
@@ -149,6 +150,11 @@ ViewInfo Membership::view() const {
   return view_;
 }
 
+std::string Membership::launch() const {
+  const MutexLock lock(mutex_);
+  return launch_;
+}
+
 MemberId Membership::member() const {
   const MutexLock lock(mutex_);
   return member_;
@@ -179,8 +185,12 @@ void Membership::report(const WorkDone& work) {
 }
 
 LeaseReply Membership::lease(LeaseRequest request) {
-  request.member = member();
-  request.view = view().view;
+  {
+    const MutexLock lock(mutex_);
+    request.member = member_;
+    request.view = view_.view;
+    request.number = ++lease_requests_;
+  }
   return ask<LeaseReply>(kLease, request, Deadline::in(options_.master_silent_after), "the request for work");
 }
 

@@ -57,6 +57,9 @@ class Membership {
   /// Stops the heartbeats; does not notify the master: see leave().
   ~Membership();
 
+  /// Returns what tells this launch of the job from all others: random, and the same for all members.
+  std::string launch() const;
+
   /// Returns the current view. For a learner: the others' view, with this process at its end.
   ViewInfo view() const;
 
@@ -81,8 +84,8 @@ class Membership {
   /// Adds to what the next heartbeat reports: counts are added, clock and lr replaced. Cheap; thread-safe.
   void report(const WorkDone& work);
 
-  /// Reports finished work and asks for more. Fills in member and view of `request`. Throws StaleView if the workers
-  /// must form another view.
+  /// Reports finished work and asks for more. Fills in member, view and number of `request`. Throws StaleView if the
+  /// workers must form another view. Calls must not overlap.
   LeaseReply lease(LeaseRequest request);
 
   /// Says that the chief has gone back to a checkpoint: leased work starts again after the first `units`.
@@ -124,8 +127,10 @@ class Membership {
   mutable Mutex mutex_;
   std::shared_ptr<net::Connection> connection_ TRIREME_GUARDED_BY(mutex_);
   MemberId member_ TRIREME_GUARDED_BY(mutex_) = 0;
+  std::uint64_t lease_requests_ TRIREME_GUARDED_BY(mutex_) = 0;
   bool learner_ TRIREME_GUARDED_BY(mutex_) = false;
   ViewInfo view_ TRIREME_GUARDED_BY(mutex_);
+  std::string launch_ TRIREME_GUARDED_BY(mutex_);
   WorkDone unreported_ TRIREME_GUARDED_BY(mutex_);
   std::pair<View, Regroup> regroup_told_ TRIREME_GUARDED_BY(beat_mutex_){0, Regroup::kNo};
   bool stop_told_ TRIREME_GUARDED_BY(beat_mutex_) = false;

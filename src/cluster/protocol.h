@@ -95,7 +95,8 @@ struct JoinReply {
   bool over = false;     ///< the job has ended: there is no further view
   bool learner = false;  ///< `view` is the current one with this process added at its end: join again when ready
   ViewInfo view;
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(JoinReply, member, over, learner, view)
+  std::string launch;  ///< identifies this launch of the job among all others, of the same run or not
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(JoinReply, member, over, learner, view, launch)
 };
 
 /// How long the job is. A unit is one lane of one step: what an asynchronous worker computes at a time.
@@ -172,13 +173,16 @@ struct UnitRange {
   bool operator==(const UnitRange&) const = default;
 };
 
+/// A request that is sent again, because its answer was lost, keeps its number and gets the same answer.
 struct LeaseRequest {
   MemberId member = 0;
-  View view = 0;  ///< of the worker: the request is valid only in that view
+  View view = 0;             ///< of the worker: the request is valid only in that view
+  std::uint64_t number = 0;  ///< of this member's requests, from 1 on
   std::vector<UnitRange> finished;
-  std::uint64_t saved = 0;  ///< not 0: the chief has saved the result of this many finished units
-  bool more = true;         ///< asks for work
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(LeaseRequest, member, view, finished, saved, more)
+  std::vector<UnitRange> held;  ///< leased and not finished; what else the master has leased to it is given out again
+  std::uint64_t saved = 0;      ///< not 0: the chief has saved the result of this many finished units
+  bool more = true;             ///< asks for work
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(LeaseRequest, member, view, number, finished, held, saved, more)
 };
 
 struct LeaseReply {

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/random.h"
 
 namespace trireme::master {
 namespace {
@@ -19,6 +20,7 @@ JobState::JobState(MasterOptions options, Time now)
       now_(now),
       last_tick_(now),
       log_(options_.log_entry),
+      launch_(random_hex(8)),
       wanted_workers_(options_.shape.workers),
       wanted_servers_(options_.shape.servers),
       last_pause_(now) {
@@ -65,6 +67,7 @@ LeasePlan JobState::lease_plan() const {
 
 /// Continues the job of a master that died.
 void JobState::take_over(const SavedJob& saved) {
+  launch_ = saved.launch;
   state_ = saved.state;
   reason_ = saved.reason;
   view_ = saved.view;
@@ -105,7 +108,8 @@ void JobState::give_time_to_come_back(Member& member) const {
 /// Saves the current state with `view` as the view. Returns false if that failed: it is retried later.
 bool JobState::save(const cluster::ViewInfo& view) {
   leases_changed_ = false;
-  return log_.save({.state = view.view > view_.view ? cluster::JobPhase::kRunning : state_,
+  return log_.save({.launch = launch_,
+                    .state = view.view > view_.view ? cluster::JobPhase::kRunning : state_,
                     .reason = reason_,
                     .view = view,
                     .next_member = next_member_,
@@ -150,7 +154,7 @@ bool JobState::can_be_learner(const Member& member) const {
 
 /// Returns the current view with the learner at its end.
 cluster::JoinReply JobState::receive(const Member& learner) const {
-  cluster::JoinReply reply{.member = learner.info.id, .learner = true, .view = view_};
+  cluster::JoinReply reply{.member = learner.info.id, .learner = true, .view = view_, .launch = launch_};
   reply.view.workers.push_back(learner.info);
   reply.view.lane_costs.clear();
   return reply;
@@ -237,15 +241,28 @@ void JobState::set_plan(Time now, const cluster::Plan& plan) {
   consider_view();
 }
 
-/// Leases work to an asynchronous worker. Rejects requests from an earlier view: the job may have gone back to a
-/// checkpoint since.
+/// Leases work to an asynchronous worker, once for each request, however often that arrives. Rejects requests from an
+/// earlier view: the job may have gone back to a checkpoint since.
 cluster::LeaseReply JobState::lease(Time now, const cluster::LeaseRequest& request) {
   now_ = now;
-  const Member* member = members_.find(request.member);
-  if (member == nullptr || !member->in_view || request.view != view_.view) {
+  Member* member = members_.find(request.member);
+  const bool here = member != nullptr && member->alive() && member->in_view && !member->waits_for_view;
+  if (!here || request.view != view_.view) {
     fail<StaleView>("work is leased to the members of view {}: rejoin the job", view_.view);
   }
+  if (request.number < member->last_lease) {
+    fail<StaleView>("request {} for work was overtaken by request {}", request.number, member->last_lease);
+  }
+  if (request.number > member->last_lease) {
+    member->last_leased = lease_more(request);
+    member->last_lease = request.number;
+  }
+  return member->last_leased;
+}
+
+cluster::LeaseReply JobState::lease_more(const cluster::LeaseRequest& request) {
   for (const cluster::UnitRange& range : request.finished) leases_.finish(range);
+  leases_.keep_only(request.member, request.held);
   if (request.saved > 0) {
     leases_.pass(request.saved);
     last_pause_ = now_;

@@ -64,6 +64,7 @@ class JobState {
   bool save(const cluster::ViewInfo& view);
   void save() { save(view_); }
 
+  cluster::LeaseReply lease_more(const cluster::LeaseRequest& request);
   Member& admit(std::uint64_t session, const cluster::JoinRequest& request, const std::string& who);
   bool can_be_learner(const Member& member) const;
   cluster::JoinReply receive(const Member& learner) const;
@@ -91,6 +92,7 @@ class JobState {
   Time last_tick_;
   Time grace_until_{};  // until then the end of a connection does not mean death
   MasterLog log_;
+  std::string launch_;
   cluster::JobPhase state_ = cluster::JobPhase::kGathering;
   std::string reason_;
   Time waiting_since_{};

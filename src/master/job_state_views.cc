@@ -122,7 +122,7 @@ void JobState::form_view(std::vector<cluster::MemberId> workers,
             {"rebalanced", rebalanced},
             {"reason", because}});
   for (auto& [id, member] : members_.all()) {
-    if (member.in_view && member.waits_for_view) member.answer({.member = id, .view = view_}, now_);
+    if (member.in_view && member.waits_for_view) member.answer({.member = id, .view = view_, .launch = launch_}, now_);
   }
   decision_ = {};
 }

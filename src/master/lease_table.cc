@@ -3,28 +3,16 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "cluster/unit_ranges.h"
 
 namespace trireme::master {
 namespace {
 
-std::uint64_t count(const std::vector<cluster::UnitRange>& ranges) {
-  std::uint64_t units = 0;
-  for (const cluster::UnitRange& range : ranges) units += range.count;
-  return units;
-}
-
 /// Removes `gone` from `ranges`; returns how many units were removed.
 std::uint64_t remove(std::vector<cluster::UnitRange>& ranges, cluster::UnitRange gone) {
-  const std::uint64_t before = count(ranges);
-  std::vector<cluster::UnitRange> rest;
-  for (const cluster::UnitRange& range : ranges) {
-    const std::uint64_t begin = std::clamp(gone.first, range.first, range.first + range.count);
-    const std::uint64_t end = std::clamp(gone.first + gone.count, begin, range.first + range.count);
-    if (begin > range.first) rest.push_back({range.first, begin - range.first});
-    if (end < range.first + range.count) rest.push_back({end, range.first + range.count - end});
-  }
-  ranges = std::move(rest);
-  return before - count(ranges);
+  const std::uint64_t before = cluster::count_units(ranges);
+  ranges = cluster::without(ranges, {gone});
+  return before - cluster::count_units(ranges);
 }
 
 }  // namespace
@@ -87,10 +75,13 @@ void LeaseTable::finish(cluster::UnitRange range) {
   for (auto& [worker, ranges] : held_) finished_ += remove(ranges, range);
 }
 
-void LeaseTable::give_back(cluster::MemberId worker) {
-  auto& held = held_[worker];
-  returned_.insert(returned_.end(), held.begin(), held.end());
-  held_.erase(worker);
+void LeaseTable::keep_only(cluster::MemberId worker, const std::vector<cluster::UnitRange>& units) {
+  const auto held = held_.find(worker);
+  if (held == held_.end()) return;
+  const std::vector<cluster::UnitRange> dropped = cluster::without(held->second, units);
+  returned_.insert(returned_.end(), dropped.begin(), dropped.end());
+  held->second = cluster::without(held->second, dropped);
+  if (held->second.empty()) held_.erase(held);
 }
 
 void LeaseTable::rewind(std::uint64_t units) {

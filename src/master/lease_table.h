@@ -48,8 +48,12 @@ class LeaseTable {
   /// Marks the units of `range` as finished, if they are not yet. Throws InvalidArgument if there are no such units.
   void finish(cluster::UnitRange range);
 
-  /// Takes back what `worker` has not finished; it is leased again before anything else.
-  void give_back(cluster::MemberId worker);
+  /// Takes back what was leased to `worker` and is neither finished nor among `units`, which it still holds; it is
+  /// leased again before anything else. A lease whose answer was lost comes back in this way.
+  void keep_only(cluster::MemberId worker, const std::vector<cluster::UnitRange>& units);
+
+  /// Takes back all that `worker` has not finished.
+  void give_back(cluster::MemberId worker) { keep_only(worker, {}); }
 
   /// Starts again with exactly the first `units` finished: the job went back to a checkpoint.
   void rewind(std::uint64_t units);

@@ -23,6 +23,8 @@ struct Member {
   bool in_view = false;
   bool done = false;                                                           ///< it has made all steps
   std::optional<std::pair<net::SessionPtr, net::FrameHeader>> waits_for_view;  ///< the request to answer then
+  std::uint64_t last_lease = 0;     ///< the number of its last request for work
+  cluster::LeaseReply last_leased;  ///< and the answer, in case it asks again
 
   bool alive() const { return !state.left && !state.disconnected; }
   std::string name() const;  ///< "worker 1"

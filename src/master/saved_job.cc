@@ -5,7 +5,8 @@
 namespace trireme::master {
 
 std::string to_text(const SavedJob& job) {
-  const nlohmann::json json{{"state", job.state},
+  const nlohmann::json json{{"launch", job.launch},
+                            {"state", job.state},
                             {"reason", job.reason},
                             {"view", job.view},
                             {"next_member", job.next_member},
@@ -22,6 +23,7 @@ SavedJob parse_saved_job(const std::string& text) {
   SavedJob job;
   try {
     const auto json = nlohmann::json::parse(text);
+    json.at("launch").get_to(job.launch);
     json.at("state").get_to(job.state);
     json.at("reason").get_to(job.reason);
     json.at("view").get_to(job.view);

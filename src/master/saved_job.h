@@ -10,6 +10,7 @@ namespace trireme::master {
 
 /// What a master needs to take over.
 struct SavedJob {
+  std::string launch;  ///< see JoinReply
   cluster::JobPhase state = cluster::JobPhase::kGathering;
   std::string reason;
   cluster::ViewInfo view;

@@ -132,6 +132,13 @@ EtcdClient::Outcome EtcdClient::run(const EtcdTransaction& transaction, Deadline
   });
 }
 
+void EtcdClient::compact(std::int64_t revision, Deadline deadline) {
+  try {
+    gateway_.ask("/v3/kv/compaction", {{"revision", std::to_string(revision)}}, deadline);
+  } catch (const EtcdCompacted&) {  // by another user, or by the same request before
+  }
+}
+
 EtcdClient::Lease EtcdClient::grant(std::chrono::seconds ttl, Deadline deadline) {
   return ask("/v3/lease/grant", {{"TTL", std::to_string(ttl.count())}}, deadline, [](const json& answer) {
     const Lease lease{.id = number_in(answer, "ID"), .ttl = std::chrono::seconds(number_in(answer, "TTL"))};

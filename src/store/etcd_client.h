@@ -54,6 +54,9 @@ class EtcdClient {
   };
   Outcome run(const EtcdTransaction& transaction, Deadline deadline);
 
+  /// Lets etcd forget the values that keys had before `revision`, for all its users; does nothing if it has already.
+  void compact(std::int64_t revision, Deadline deadline);
+
   struct Lease {
     std::int64_t id = 0;
     std::chrono::seconds ttl{0};  ///< may be longer than requested

@@ -13,6 +13,7 @@ constexpr auto kPause = 50ms;  // between two rounds over all members; too short
 constexpr int kInvalidArgument = 3;
 constexpr int kDeadlineExceeded = 4;
 constexpr int kNotFound = 5;
+constexpr int kOutOfRange = 11;
 constexpr int kUnavailable = 14;
 
 std::string name_of(const net::HttpClient& member) { return "http://" + member.server().text(); }
@@ -96,6 +97,7 @@ EtcdGateway::Attempt EtcdGateway::attempt(net::HttpClient& member, const net::Ht
   if (code == kUnavailable || code == kDeadlineExceeded) return {.silent = true, .problem = problem};
   if (code == kInvalidArgument) throw InvalidArgument(problem);
   if (code == kNotFound) throw EtcdNotFound(problem);
+  if (code == kOutOfRange) throw EtcdCompacted(problem);
   throw IoError(problem + "; see the log of that etcd");
 }
 

@@ -19,6 +19,12 @@ class EtcdNotFound : public IoError {
   using IoError::IoError;
 };
 
+/// Thrown if etcd has forgotten the revision that the request is about.
+class EtcdCompacted : public IoError {
+ public:
+  using IoError::IoError;
+};
+
 /// Asks whichever member of an etcd cluster answers, through its JSON gateway (etcd 3.4 or newer), over plain HTTP.
 /// Thread-safe; handles one request at a time. Tries the member that answered last first.
 class EtcdGateway {
@@ -33,9 +39,9 @@ class EtcdGateway {
   /// Posts `question` to `path` at one member after the other, for an equal share of the time each, until one answers
   /// or the deadline passes. It may thus be carried out several times: the request must be idempotent.
   ///
-  /// Throws Timeout if members stayed silent, IoError if none could be reached or etcd refuses (EtcdNotFound is one),
-  /// InvalidArgument if etcd finds the request invalid, Corrupt if the answer is not JSON or too large. All name the
-  /// members.
+  /// Throws Timeout if members stayed silent, IoError if none could be reached or etcd refuses (EtcdNotFound,
+  /// EtcdCompacted), InvalidArgument if etcd finds the request invalid, Corrupt if the answer is not JSON or too large.
+  /// All name the members.
   Answer ask(const std::string& path, const nlohmann::json& question, Deadline deadline);
 
  private:

@@ -15,6 +15,7 @@ EtcdLeadership::EtcdLeadership(const std::vector<net::Address>& members, EtcdKey
       lease_(won.lease),
       create_revision_(won.create_revision),
       commits_(members),
+      kept_commits_(won.kept_commits),
       renewals_(members) {
   renewed(won.asked, won.lease.ttl);
   thread_ = std::jthread([this](const std::stop_token& stop) { keep_alive(stop); });
@@ -83,6 +84,21 @@ void EtcdLeadership::write(const Changes& changes, Deadline deadline) {
       outcome.found && outcome.found->create_revision == create_revision_ && outcome.found->version == version_ + 1;
   if (!outcome.done && !done_before) end("another took the lead, or its lease ran out");
   ++version_;
+  forget_history(outcome.revision, deadline);
+}
+
+/// etcd has a quota: without this, a job whose leases change all the time reaches it in days. A failure costs nothing
+/// but space; the next time makes up for it.
+void EtcdLeadership::forget_history(std::int64_t revision, Deadline deadline) {
+  if (++commits_since_mark_ < kept_commits_) return;
+  commits_since_mark_ = 0;
+  const std::int64_t before = std::exchange(mark_, revision);
+  if (before == 0) return;
+  try {
+    commits_.compact(before, deadline);
+  } catch (const Error& problem) {
+    log_warn("history_not_compacted", "etcd did not forget old values; will try again", {{"reason", problem.what()}});
+  }
 }
 
 void EtcdLeadership::resign() {

@@ -24,6 +24,7 @@ class EtcdLeadership : public Leadership {
     EtcdClient::Lease lease;
     Deadline::Clock::time_point asked;  ///< just before the lease was requested
     std::int64_t create_revision = 0;   ///< of the leader's key
+    std::uint32_t kept_commits = 0;     ///< see Campaign
   };
 
   EtcdLeadership(const std::vector<net::Address>& members, EtcdKeys keys, std::chrono::milliseconds call_within,
@@ -40,6 +41,7 @@ class EtcdLeadership : public Leadership {
   void keep_alive(const std::stop_token& stop);
   void renewed(Deadline::Clock::time_point asked, std::chrono::milliseconds ttl);
   void write(const Changes& changes, Deadline deadline) TRIREME_REQUIRES(commit_mutex_);
+  void forget_history(std::int64_t revision, Deadline deadline) TRIREME_REQUIRES(commit_mutex_);
   [[noreturn]] void end(const std::string& reason);
 
   const EtcdKeys keys_;
@@ -55,6 +57,10 @@ class EtcdLeadership : public Leadership {
   std::int64_t version_ TRIREME_GUARDED_BY(commit_mutex_) = 1;  // of the leader's key: counts our commits
   /// The last commit failed: it is unknown whether it was applied or still will be.
   bool unsettled_ TRIREME_GUARDED_BY(commit_mutex_) = false;
+
+  const std::uint32_t kept_commits_;
+  std::uint32_t commits_since_mark_ TRIREME_GUARDED_BY(commit_mutex_) = 0;
+  std::int64_t mark_ TRIREME_GUARDED_BY(commit_mutex_) = 0;  // a revision; history is kept from it on, or longer
 
   EtcdClient renewals_;  // separate, so that a slow commit does not cost the lease
   std::jthread thread_;

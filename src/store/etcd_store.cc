@@ -92,7 +92,8 @@ class EtcdStore : public Store {
     const auto revision = outcome.done ? outcome.revision : outcome.found->create_revision;
     return std::make_unique<EtcdLeadership>(
         members_, keys_, call_within_,
-        EtcdLeadership::Won{.lease = lease, .asked = asked, .create_revision = revision});
+        EtcdLeadership::Won{
+            .lease = lease, .asked = asked, .create_revision = revision, .kept_commits = campaign.kept_commits});
   }
 
   const std::vector<net::Address> members_;

@@ -49,6 +49,9 @@ struct Campaign {
   /// election timeout (2 s by default). Other stores notice a death at once and do not need it.
   std::chrono::milliseconds ttl = 2s;
   Deadline deadline = Deadline::in(10s);  ///< if it has already passed: try once
+  /// etcd keeps every value that any key ever had, until told otherwise: the leader lets it forget those that are older
+  /// than this many of its own commits. Other stores keep only the last one.
+  std::uint32_t kept_commits = 1000;
 };
 
 /// The right to write. Thread-safe; may outlive its Store. The destructor ends the leadership silently: the next leader

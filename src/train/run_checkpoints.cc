@@ -1,22 +1,11 @@
 #include "train/run_checkpoints.h"
 
 #include "base/error.h"
-#include "base/hash.h"
 #include "observe/metrics_file.h"
 #include "optim/update_config.h"
 #include "tensor/torch_checkpoint.h"
 
 namespace trireme {
-namespace {
-
-/// Each launch has its own secret, which stays one.
-std::string launch_id(const std::string& secret) {
-  Sha256 hash;
-  hash.add(as_bytes(secret));
-  return hash.hex().substr(0, 8);
-}
-
-}  // namespace
 
 RunCheckpoints::RunCheckpoints(JobSession& job, const Model& model, const TrainOptions& options,
                                const cluster::Plan& plan, std::uint64_t samples)
@@ -25,8 +14,7 @@ RunCheckpoints::RunCheckpoints(JobSession& job, const Model& model, const TrainO
       options_(options),
       plan_(plan),
       samples_(samples),
-      every_(options.checkpoint.every.value_or(plan.steps_per_epoch)),
-      launch_id_(launch_id(job.place().secret)) {
+      every_(options.checkpoint.every.value_or(plan.steps_per_epoch)) {
   if (job_.folder() && every_ > 0) files_.emplace(job_.folder()->checkpoints(), options_.checkpoint);
 }
 
@@ -93,7 +81,7 @@ std::optional<Position> RunCheckpoints::restore(const std::vector<NamedParameter
 }
 
 WriterPlace RunCheckpoints::chief_alone() const {
-  return {.rank = 0, .workers = 1, .attempt = fmt::format("{}-{}", launch_id_, job_.view().view)};
+  return {.rank = 0, .workers = 1, .attempt = fmt::format("{}-{}", job_.membership().launch(), job_.view().view)};
 }
 
 /// What the result depends on, beside the tensors.

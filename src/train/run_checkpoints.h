@@ -61,7 +61,6 @@ class RunCheckpoints {
   const cluster::Plan& plan_;
   const std::uint64_t samples_;
   const Step every_;
-  const std::string launch_id_;      // tells one launch of a run from another
   std::optional<StateFiles> files_;  // none: nothing is saved
   std::optional<Step> saved_;        // the step of the last checkpoint that was begun
   std::optional<double> score_;      // of the last evaluation; the chief's

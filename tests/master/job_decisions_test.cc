@@ -48,6 +48,26 @@ struct JobDecisionsTest : ::testing::Test {
     state->disconnected(now, member);
   }
 
+  /// Two asynchronous workers in view 1.
+  void start_leased() {
+    start_workers(2);
+    cluster::Plan plan = elastic_plan();
+    plan.leased = true;
+    state->set_plan(now, plan);
+  }
+
+  /// Member 1 asks for work until there is none, and finishes it; its requests are numbered from `number` on. Returns
+  /// the last answer.
+  cluster::LeaseReply finish_all(std::uint64_t number) {
+    cluster::LeaseRequest request{.member = 1, .view = 1};
+    for (;;) {
+      request.number = number++;
+      const cluster::LeaseReply reply = state->lease(now, request);
+      if (reply.range.count == 0) return reply;
+      request.finished = {reply.range};
+    }
+  }
+
   static cluster::Plan elastic_plan() { return {.steps = 10, .batch = 8, .lanes = 4, .elastic = true}; }
 
   const Deadline::Clock::time_point now = Deadline::Clock::now();
@@ -196,19 +216,40 @@ TEST_F(JobDecisionsTest, WorkerThatLeavesWithAFailureFailsTheJob) {
 }
 
 TEST_F(JobDecisionsTest, WorkIsLeasedOnceAndAgainIfItsHolderDies) {
-  start_workers(2);
-  cluster::Plan plan = elastic_plan();
-  plan.leased = true;
-  state->set_plan(now, plan);
-  const cluster::UnitRange first = state->lease(now, {.member = 1, .view = 1}).range;
-  const cluster::UnitRange second = state->lease(now, {.member = 2, .view = 1}).range;
+  start_leased();
+  const cluster::UnitRange first = state->lease(now, {.member = 1, .view = 1, .number = 1}).range;
+  const cluster::UnitRange second = state->lease(now, {.member = 2, .view = 1, .number = 1}).range;
   EXPECT_GT(first.count, 0);
   EXPECT_EQ(second.first, first.first + first.count);
-  EXPECT_FAILS(state->lease(now, {.member = 1, .view = 7}), StaleView, "view 1");
+  EXPECT_FAILS(state->lease(now, {.member = 1, .view = 7, .number = 2}), StaleView, "view 1");
   lose(2);
-  EXPECT_EQ(state->lease(now, {.member = 1, .view = 1, .finished = {first}, .more = false}).finished, first.count);
+  EXPECT_EQ(state->lease(now, {.member = 1, .view = 1, .number = 2, .finished = {first}, .more = false}).finished,
+            first.count);
   join(Role::kWorker, 0, {.member = 1, .view = 1});
-  EXPECT_EQ(state->lease(now, {.member = 1, .view = 2}).range.first, second.first);
+  EXPECT_EQ(state->lease(now, {.member = 1, .view = 2, .number = 3}).range.first, second.first);
+}
+
+TEST_F(JobDecisionsTest, RequestForWorkThatArrivesTwiceIsAnsweredOnce) {
+  start_leased();
+  const auto first = state->lease(now, {.member = 1, .view = 1, .number = 1});
+  EXPECT_EQ(state->lease(now, {.member = 1, .view = 1, .number = 1}).range, first.range) << "the answer was lost";
+  state->lease(now, {.member = 1, .view = 1, .number = 2, .finished = {first.range}});
+  EXPECT_FAILS(state->lease(now, {.member = 1, .view = 1, .number = 1}), StaleView, "overtaken");
+  EXPECT_EQ(finish_all(3).finished, state->status(now).plan.steps * state->status(now).plan.lanes);
+}
+
+TEST_F(JobDecisionsTest, LeaseThatItsWorkerNeverGotIsGivenOutAgain) {
+  start_leased();
+  const auto lost = state->lease(now, {.member = 1, .view = 1, .number = 1}).range;
+  const auto next = state->lease(now, {.member = 1, .view = 1, .number = 2}).range;
+  EXPECT_EQ(next, lost) << "it holds nothing";
+  EXPECT_TRUE(finish_all(3).over);
+}
+
+TEST_F(JobDecisionsTest, WorkIsNotLeasedToAMemberThatWaitsForAView) {
+  start_leased();
+  join(Role::kWorker, 1, {.member = 2, .view = 1});
+  EXPECT_FAILS(state->lease(now, {.member = 2, .view = 1, .number = 1}), StaleView, "rejoin");
 }
 
 TEST_F(JobDecisionsTest, ScalingDownReleasesWaitingWorkers) {

@@ -146,6 +146,18 @@ TEST(LeaseTable, ReturnedUnitsAreLeasedFirst) {
   EXPECT_EQ(book.next(1), lost);
 }
 
+TEST(LeaseTable, WhatAWorkerDoesNotHoldIsLeasedAgain) {
+  LeaseTable book({.total = 100, .workers = 2});
+  const cluster::UnitRange kept = book.next(1);
+  const cluster::UnitRange lost = book.next(1);
+  const cluster::UnitRange others = book.next(2);
+  book.keep_only(1, {kept});
+  EXPECT_EQ(book.next(2), lost);
+  book.keep_only(2, {others, lost});
+  book.keep_only(3, {});
+  EXPECT_EQ(book.next(1).first, others.first + others.count) << "everybody holds what was leased to him";
+}
+
 TEST(LeaseTable, EmptyPlanIsOver) { EXPECT_TRUE(LeaseTable(LeasePlan{}).over()); }
 
 }  // namespace

@@ -120,6 +120,20 @@ TEST(EtcdStore, ALeaderKnowsInTimeThatItsLeaseMayRunOut) {
   EXPECT_TRUE(eventually([&] { return !leader->leading(); }, 1s)) << "etcd could give the lead to another by now";
 }
 
+TEST(EtcdStore, HistoryIsBounded) {
+  constexpr std::uint32_t kKept = 20;
+  const EtcdCluster etcd;
+  const auto store = open(etcd);
+  const auto leader = store->campaign({.kept_commits = kKept});
+  EtcdGateway gateway(etcd.addresses());
+  const auto read_first = [&] { gateway.ask("/v3/kv/range", {{"key", "AA=="}, {"revision", "2"}}, Deadline::in(10s)); };
+  for (std::uint32_t i = 0; i < kKept; ++i) leader->commit({{"key", std::to_string(i)}});
+  read_first();  // still there
+  for (std::uint32_t i = 0; i < kKept; ++i) leader->commit({{"key", std::to_string(i)}});
+  EXPECT_THROW(read_first(), EtcdCompacted);
+  EXPECT_EQ(store->get("key"), std::to_string(kKept - 1));
+}
+
 TEST(EtcdStore, ErrorNamesEachFailedMember) {
   const EtcdLocation nobody{.members = {{.host = "127.0.0.1", .port = 1}, {.host = "127.0.0.1", .port = 2}}};
   const auto store = open_etcd_store(nobody, 200ms);

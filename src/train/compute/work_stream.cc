@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mutex.h"
+#include "cluster/unit_ranges.h"
 
 namespace trireme {
 namespace {
@@ -89,7 +90,10 @@ class LeasedStream final : public WorkStream {
   void close() override {
     prefetcher_.stop();
     try {
-      master_.lease({.finished = take_finished(), .more = false});
+      cluster::LeaseRequest last = report();
+      last.held.clear();  // what is in progress is given up
+      last.more = false;
+      master_.lease(last);
     } catch (const Error& problem) {  // it will be computed again, and count once
       log_debug("work_report_failed", "could not report finished work", {{"reason", problem.what()}});
     }
@@ -109,17 +113,12 @@ class LeasedStream final : public WorkStream {
  private:
   std::optional<data::Work> produce(const std::stop_token& stop) {
     while (lease_.count == 0) {
-      cluster::LeaseRequest request{.finished = take_finished()};
-      {
-        const MutexLock lock(mutex_);
-        request.saved = std::exchange(saved_, 0);
-        if (to_save_ > 0) request.more = false;  // the training thread is about to save
-      }
-      const cluster::LeaseReply reply = master_.lease(request);
+      const cluster::LeaseReply reply = master_.lease(report());
       finished_units_.store(reply.finished);
       if (reply.over || stop.stop_requested()) return std::nullopt;
       lease_ = reply.range;
       const MutexLock lock(mutex_);
+      if (lease_.count > 0) held_.push_back(lease_);
       if (reply.save && to_save_ == 0) {
         to_save_ = reply.finished;
         return data::Work{.step = kSaveMark, .lane = 0, .indices = {}};
@@ -138,9 +137,14 @@ class LeasedStream final : public WorkStream {
     return data::Work{.step = step, .lane = lane, .indices = sampler_->indices(step, lane)};
   }
 
-  std::vector<cluster::UnitRange> take_finished() {
+  /// What the master has to know: with the request for more work, or the last word.
+  cluster::LeaseRequest report() {
     const MutexLock lock(mutex_);
-    return std::exchange(finished_, {});
+    held_ = cluster::without(held_, finished_);
+    return {.finished = std::exchange(finished_, {}),
+            .held = held_,
+            .saved = std::exchange(saved_, 0),
+            .more = to_save_ == 0};  // else the training thread is about to save
   }
 
   std::shared_ptr<const data::Sampler> sampler_;
@@ -150,6 +154,7 @@ class LeasedStream final : public WorkStream {
   Mutex mutex_;
   StoppableCondition finished_some_;
   std::vector<cluster::UnitRange> finished_ TRIREME_GUARDED_BY(mutex_);  // not yet reported
+  std::vector<cluster::UnitRange> held_ TRIREME_GUARDED_BY(mutex_);      // leased, not yet reported as finished
   std::uint64_t to_save_ TRIREME_GUARDED_BY(mutex_) = 0;  // units that the training thread was asked to save
   std::uint64_t saved_ TRIREME_GUARDED_BY(mutex_) = 0;    // and has, not yet reported
   data::Prefetcher prefetcher_;
