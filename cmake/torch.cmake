@@ -31,7 +31,8 @@ target_link_libraries(trireme-worker PRIVATE trireme_torch trireme_flags)
 target_precompile_headers(trireme-worker REUSE_FROM trireme_torch)
 trireme_program(trireme-worker)
 
-add_executable(trireme-torch-archive src/cli/torch_archive_main.cc src/cli/ckpt/conversion_report.cc)
+add_executable(trireme-torch-archive src/cli/torch_archive_main.cc src/cli/confinement.cc
+  src/cli/ckpt/conversion_report.cc)
 target_link_libraries(trireme-torch-archive PRIVATE trireme_torch trireme_internal)
 target_precompile_headers(trireme-torch-archive REUSE_FROM trireme_torch)
 trireme_program(trireme-torch-archive)

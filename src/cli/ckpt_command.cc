@@ -96,6 +96,10 @@ void add_ckpt(CLI::App& app, Action& action) {
             ->required()
             ->check(CLI::ExistingFile);
         command.add_option("run", options.run, "a run's folder, created if needed")->required();
+        command
+            .add_option("--time-limit", options.time_limit,
+                        "seconds for a torch archive, which is given up then; unless given, 60 and one for every 5 MB")
+            ->check(CLI::PositiveNumber);
       },
       ckpt_import);
 }

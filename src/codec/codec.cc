@@ -41,17 +41,16 @@ void decode_halves(Kind kind, const std::byte* encoded, std::span<float> out) {
   }
 }
 
-void check_encoded(const Spec& spec, Bytes encoded, std::size_t count) {
+void check_size(const Spec& spec, Bytes encoded, std::size_t count) {
   const std::size_t expected = encoded_bytes(spec, count);
   if (encoded.size() != expected) {
     fail<Corrupt>(
         "{} values of codec '{}' are {} bytes, but {} came: the bytes are damaged, or the sender uses another codec",
         count, to_string(spec), expected, encoded.size());
   }
-  if (spec.kind == Kind::kTopK) check_top(encoded, kept_values(spec, count), count);
 }
 
-/// Decodes checked bytes of a codec that sends all values.
+/// Decodes bytes of the right size, of a codec that sends all values.
 void decode_dense(const Spec& spec, Bytes encoded, std::span<float> out) {
   switch (spec.kind) {
     case Kind::kNone:
@@ -71,7 +70,7 @@ void decode_dense(const Spec& spec, Bytes encoded, std::span<float> out) {
   check_failed("a codec that sends all values", to_string(spec), __FILE__, __LINE__);
 }
 
-/// Adds checked bytes of a codec that sends some values.
+/// Adds bytes of the right size, of a codec that sends some values.
 void add_sparse(const Spec& spec, std::uint64_t key, Bytes encoded, std::span<float> out) {
   const std::size_t kept = kept_values(spec, out.size());
   spec.kind == Kind::kTopK ? add_top(encoded, kept, out) : add_random(key, encoded, kept, out);
@@ -101,14 +100,14 @@ void encode(const Spec& spec, std::uint64_t key, std::span<const float> values, 
 }
 
 void decode(const Spec& spec, std::uint64_t key, Bytes encoded, std::span<float> out) {
-  check_encoded(spec, encoded, out.size());
+  check_size(spec, encoded, out.size());
   if (!is_sparse(spec)) return decode_dense(spec, encoded, out);
   std::ranges::fill(out, 0.0f);
   add_sparse(spec, key, encoded, out);
 }
 
 void add_decoded(const Spec& spec, std::uint64_t key, Bytes encoded, std::span<float> out) {
-  check_encoded(spec, encoded, out.size());
+  check_size(spec, encoded, out.size());
   if (is_sparse(spec)) return add_sparse(spec, key, encoded, out);
   std::array<float, kTile> decoded;
   for (std::size_t begin = 0; begin < out.size(); begin += kTile) {

@@ -22,8 +22,9 @@ namespace trireme::codec {
 void encode(const Spec& spec, std::uint64_t key, std::span<const float> values, MutableBytes out);
 
 /// Decodes what `encode` wrote, up to its stated error, for the same spec and key; what was not sent is zero. The bytes
-/// are not trusted: throws Corrupt, with `out` untouched, if their size is not that of `out.size()` values or indices
-/// are not ascending and in range. Values are not checked: they may decode to NaN. Does not allocate.
+/// are not trusted, and may be in memory that a peer changes meanwhile: what is checked is read once. Throws Corrupt if
+/// their size is not that of `out.size()` values (`out` is untouched then), or if indices are not ascending and in
+/// range (`out` then holds a part of the values). Values are not checked: they may decode to NaN. Does not allocate.
 void decode(const Spec& spec, std::uint64_t key, Bytes encoded, std::span<float> out);
 
 /// Adds to `out` what `decode` would write; topk and randomk touch only the elements sent. One float addition per

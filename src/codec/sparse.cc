@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/random.h"
+#include "base/read_once.h"
 #include "base/simd.h"
 #include "codec/float_loops.h"
 
@@ -117,7 +118,22 @@ TRIREME_SIMD std::size_t list_passing(const float* values, std::size_t begin, st
   return count;
 }
 
-std::uint32_t index_at(Bytes encoded, std::size_t i) { return load_le<std::uint32_t>(encoded.subspan(i * 4)); }
+/// Calls `use(i, index)` for the indices in `encoded`, each of which is read once: see add_top.
+template <typename Use>
+void for_each_sent(Bytes encoded, std::size_t kept, std::size_t count, Use use) {
+  std::uint64_t allowed = 0;  // the smallest value that the next index may have
+  for (std::size_t i = 0; i < kept; ++i) {
+    const auto index = read_once<std::uint32_t>(encoded.subspan(i * sizeof(std::uint32_t)));
+    if (index < allowed || index >= count) [[unlikely]] {
+      fail<Corrupt>(
+          "index {} of {} in an encoded top-k is {}, but must be from {} to {}: the bytes are damaged, or the sender "
+          "encoded another vector",
+          i, kept, index, allowed, count - 1);
+    }
+    allowed = std::uint64_t{index} + 1;
+    use(i, index);
+  }
+}
 
 // --- random-k
 
@@ -162,29 +178,15 @@ void encode_top(std::span<const float> values, std::size_t kept, MutableBytes ou
   TRIREME_CHECK(sent.empty(), "{} of {} values were not found", sent.size() / sizeof(float), kept);
 }
 
-void check_top(Bytes encoded, std::size_t kept, std::size_t count) {
-  std::uint64_t allowed = 0;  // the smallest value that the next index may have
-  for (std::size_t i = 0; i < kept; ++i) {
-    const std::uint32_t index = index_at(encoded, i);
-    if (index < allowed || index >= count) {
-      fail<Corrupt>(
-          "index {} of {} in an encoded top-k is {}, but must be from {} to {}: the bytes are damaged, or the sender "
-          "encoded another vector",
-          i, kept, index, allowed, count - 1);
-    }
-    allowed = std::uint64_t{index} + 1;
-  }
-}
-
 void add_top(Bytes encoded, std::size_t kept, std::span<float> out) {
   const Bytes values = encoded.subspan(kept * sizeof(std::uint32_t));
-  for (std::size_t i = 0; i < kept; ++i) {
-    out[index_at(encoded, i)] += load_le<float>(values.subspan(i * sizeof(float)));
-  }
+  for_each_sent(encoded, kept, out.size(), [&](std::size_t i, std::uint32_t index) {
+    out[index] += load_le<float>(values.subspan(i * sizeof(float)));
+  });
 }
 
 void clear_top(Bytes encoded, std::size_t kept, std::span<float> values) {
-  for (std::size_t i = 0; i < kept; ++i) values[index_at(encoded, i)] = 0;
+  for_each_sent(encoded, kept, values.size(), [&](std::size_t, std::uint32_t index) { values[index] = 0; });
 }
 
 void encode_random(std::uint64_t key, std::span<const float> values, std::size_t kept, MutableBytes out) {

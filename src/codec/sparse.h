@@ -15,13 +15,12 @@ namespace trireme::codec {
 /// order. Finds the smallest magnitude sent by counting digits of its bits, so the time does not depend on `kept`.
 void encode_top(std::span<const float> values, std::size_t kept, MutableBytes out);
 
-/// Throws Corrupt unless the indices are ascending and all below `count`.
-void check_top(Bytes encoded, std::size_t kept, std::size_t count);
-
-/// Adds each value sent to out[index], for encoded bytes that passed `check_top`.
+/// Adds each value sent to out[index]. Each index is read once and checked before it is used: the bytes may be in
+/// memory of a peer that changes them meanwhile. Throws Corrupt unless the indices are ascending and all below
+/// `out.size()`; the values before the wrong one were added then.
 void add_top(Bytes encoded, std::size_t kept, std::span<float> out);
 
-/// Sets values[index] = 0 for every index sent, for encoded bytes that would pass `check_top`.
+/// Sets values[index] = 0 for every index sent. Throws like `add_top`.
 void clear_top(Bytes encoded, std::size_t kept, std::span<float> values);
 
 /// Writes the values at the indices that `key` draws; the first becomes NaN if any of `values` is not finite.

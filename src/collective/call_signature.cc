@@ -3,11 +3,19 @@
 #include "base/random.h"
 
 namespace trireme::collective {
+
+bool known(DType dtype) { return dtype >= DType::kF32 && dtype <= DType::kBool; }
+
 namespace {
 
 template <typename Number>
 void mix(std::uint64_t& fingerprint, Number number) {
   fingerprint = mix_seed(fingerprint, static_cast<std::uint64_t>(number));
+}
+
+bool has_names(const CallSignature& call) {
+  return known(call.dtype) && call.kind <= OperationKind::kRecv && call.op <= ReduceOp::kProduct &&
+         call.algorithm <= Algorithm::kHierarchical;
 }
 
 bool has_root(OperationKind kind) {
@@ -52,6 +60,7 @@ CallSignature make_call(const Operation& operation, std::uint64_t number) {
 }
 
 std::string describe(const CallSignature& call) {
+  if (!has_names(call)) return "an unknown operation";
   const ConstArray shape(call.dtype, nullptr, call.count);
   const Operation operation{.kind = call.kind,
                             .in = shape,

@@ -28,7 +28,10 @@ static_assert(sizeof(CallSignature) == 56 && std::is_trivially_copyable_v<CallSi
 
 CallSignature make_call(const Operation& operation, std::uint64_t number);
 
-/// Returns "all_reduce sum of 100 F32".
+/// Returns whether it is a type that exists: a peer may send any number.
+bool known(DType dtype);
+
+/// Returns "all_reduce sum of 100 F32"; "an unknown operation" if a peer sent what no rank can mean.
 std::string describe(const CallSignature& call);
 
 /// Returns whether `theirs` and `ours` can be the same operation.

@@ -129,6 +129,7 @@ struct Messages::Link {
   }
 
   void take_header() {
+    if (!known(in_header.dtype)) fail<Corrupt>("rank {} sends a message of an unknown type", peer);
     switch (in_header.kind) {
       case Kind::kOffer:
         offers.push_back(in_header);

@@ -45,9 +45,10 @@ void all_reduce_one_shot(Mesh& mesh, const Operation& operation, std::uint32_t r
 /// Each rank sums one slice of each block; one round per block.
 void all_reduce_direct(Mesh& mesh, const Operation& operation, const OpContext& context);
 
-/// The data is in memory that all ranks share: each rank sums one slice and writes it to all. `call_round` is the round
-/// in which the calls, which say where the data is, were shown.
-void all_reduce_in_place(Mesh& mesh, const Operation& operation, const OpContext& context, std::uint32_t call_round);
+/// The data is in memory that all ranks share: each rank sums one slice and writes it to all. `calls`, by rank, say
+/// where the data is: our copies, since the ranks could change those that they show.
+void all_reduce_in_place(Mesh& mesh, const Operation& operation, const OpContext& context,
+                         std::span<const CallSignature> calls);
 
 void reduce_scatter(Mesh& mesh, const Operation& operation, const OpContext& context);
 void reduce(Mesh& mesh, const Operation& operation, const OpContext& context);

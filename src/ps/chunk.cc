@@ -211,6 +211,7 @@ void Chunk::update_parameters(const optim::UpdateInput& input, std::span<const P
       gradient = sum;
     } else if (keep_sum != nullptr) {
       std::memcpy(sum.data(), gradient.data(), gradient.size_bytes());
+      gradient = sum;  // the worker could change its memory between two reads: the replica must get what is applied
     }
     optim::apply_update(policy_.update, input, parameters_.subspan(begin, count),
                         optim::state_at(policy_.update.rule, state_, parameters_.size(), begin), gradient);

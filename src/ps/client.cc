@@ -102,6 +102,7 @@ void Client::open(std::vector<TableSpec> tables, const TableOptions& options) {
   arriving_ = aligned(memory_[1]);
   std::ranges::fill(parameters_, 0.0f);
   gradient_segment_ = net::Segment::create("trireme-gradients", floats * sizeof(float));
+  gradient_segment_->seal_writes();  // servers only read it
   gradients_ = {reinterpret_cast<float*>(gradient_segment_->bytes().data()), floats};
   prepare_codec(options.codec);
   job_ = {.tables = std::move(tables),
@@ -159,6 +160,7 @@ void Client::prepare_codec(const codec::Spec& spec) {
     bytes += (codec::encoded_bytes(spec, chunk.place.count) + 63) / 64 * 64;
   }
   encoded_segment_ = net::Segment::create("trireme-encoded", bytes);
+  encoded_segment_->seal_writes();  // error feedback reads back what was encoded
 }
 
 MutableBytes Client::encode(std::uint32_t chunk, Step step) {
@@ -315,20 +317,17 @@ void Client::copy_shared(const Peer& peer, std::span<const std::uint32_t> chunks
     const auto* floats =
         reinterpret_cast<const float*>(base + version_words_bytes(layout_.shard_chunks(chunk.place.shard)));
     const auto& word = words[chunk.shard_index];
-    for (std::uint64_t before = word.load(std::memory_order_acquire);;) {
+    for (;;) {
+      const std::uint64_t before = word.load(std::memory_order_acquire);
       if (before % 2 == 0) {
         std::memcpy(to + chunk.worker_offset, floats + chunk.shard_offset, chunk.place.count * sizeof(float));
         std::atomic_thread_fence(std::memory_order_acquire);
-        const std::uint64_t after = word.load(std::memory_order_relaxed);
-        if (after == before) break;
-        before = after;
-        continue;  // an update came in between (ssp, asp): copy again
+        if (word.load(std::memory_order_relaxed) == before) break;  // else an update came in between (ssp, asp)
       }
       if (deadline.passed() || peer.connection->closed()) {
         fail<Timeout>("{} did not finish an update of its shared parameters", peer.connection->peer());
       }
       std::this_thread::yield();
-      before = word.load(std::memory_order_acquire);
     }
   }
 }

@@ -20,15 +20,19 @@ constexpr std::size_t kInFlight = 16;  // chunks at a time: the network is busy,
 class Client::Network {
  public:
   explicit Network(Client& client) : client_(client) {
+    // The client gets all of them or none: one that cannot be reached leaves no others behind for the next time.
+    std::vector<std::shared_ptr<net::Connection>> connections;
     for (std::size_t i = 0; i < client.peers_.size(); ++i) {
       const cluster::MemberInfo& server = client.options_.view.servers[i];
-      auto connection = client.peers_[i]
-                            ? client.connect(server, net::network_transport(client.options_.transport, server.address))
-                            : nullptr;
+      connections.push_back(
+          client.peers_[i] ? client.connect(server, net::network_transport(client.options_.transport, server.address))
+                           : nullptr);
       const MutexLock lock(client.peers_mutex_);
-      client.network_.push_back(std::move(connection));
       if (!client.interrupted_.empty()) fail<PeerLost>("{}", client.interrupted_);
     }
+    const MutexLock lock(client.peers_mutex_);
+    if (!client.interrupted_.empty()) fail<PeerLost>("{}", client.interrupted_);
+    client.network_ = std::move(connections);  // from now on `interrupt` closes them
   }
   ~Network() {
     const MutexLock lock(client_.peers_mutex_);

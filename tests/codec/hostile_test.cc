@@ -1,3 +1,7 @@
+#include <signal.h>
+#include <sys/mman.h>
+
+#include <functional>
 #include <limits>
 
 #include <gmock/gmock.h>
@@ -16,12 +20,15 @@ void put_index(std::vector<std::byte>& bytes, std::size_t i, std::uint32_t index
   store_le(std::span(bytes).subspan(i * sizeof(index)), index);
 }
 
-/// Both ways of reading `bytes` are refused as Corrupt and leave the output alone.
-void expect_refused(const Spec& spec, Bytes bytes, std::size_t count, const std::string& message) {
-  std::vector<float> out(count, 7.0f);
+/// Both ways of reading `bytes` are refused as Corrupt, and write nothing beyond the output.
+std::vector<float> expect_refused(const Spec& spec, Bytes bytes, std::size_t count, const std::string& message) {
+  std::vector<float> memory(count + 100, 7.0f);
+  const auto out = std::span(memory).first(count);
   EXPECT_FAILS(decode(spec, 1, bytes, out), Corrupt, message);
   EXPECT_FAILS(add_decoded(spec, 1, bytes, out), Corrupt, message);
-  EXPECT_THAT(out, Each(7.0f));
+  EXPECT_THAT(std::span(memory).subspan(count), Each(7.0f));
+  memory.resize(count);
+  return memory;
 }
 
 TEST(HostileBytes, RefusesEveryWrongSize) {
@@ -30,7 +37,8 @@ TEST(HostileBytes, RefusesEveryWrongSize) {
       const std::size_t right = encoded_bytes(spec, count);
       for (const std::size_t size : {std::size_t{0}, right / 2, right - 1, right + 1, 2 * right + 8}) {
         if (size == right || size > 100'000) continue;
-        expect_refused(spec, std::vector<std::byte>(size), count, std::to_string(right) + " bytes, but");
+        const std::string message = std::to_string(right) + " bytes, but";
+        EXPECT_THAT(expect_refused(spec, std::vector<std::byte>(size), count, message), Each(7.0f));
       }
     }
   }
@@ -53,6 +61,70 @@ TEST(HostileBytes, IndicesOfTopKMustBeAscendingAndInRange) {
   expect_refused(spec, with(5, 5, 6), 100, "must be from 6 to 99");
   expect_refused(spec, with(7, 6, 8), 100, "must be from 8 to 99");
   expect_refused(spec, with(7, 99, 99), 100, "must be from 100 to 99");
+}
+
+/// Memory that a peer changes while it is read: the first access beyond its first page changes that page.
+class ChangingMemory {
+ public:
+  static constexpr std::size_t kPage = 4096;
+  static constexpr std::size_t kBytes = 3 * kPage;
+
+  explicit ChangingMemory(std::function<void(MutableBytes first_page)> change) : change_(std::move(change)) {
+    void* const mapped = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    EXPECT_NE(mapped, MAP_FAILED);
+    memory_ = {static_cast<std::byte*>(mapped), kBytes};
+  }
+  ~ChangingMemory() { ::munmap(memory_.data(), memory_.size()); }
+  ChangingMemory(const ChangingMemory&) = delete;
+  ChangingMemory& operator=(const ChangingMemory&) = delete;
+
+  MutableBytes bytes() const { return memory_; }
+
+  /// Runs `read`, in which the memory changes; returns whether it has.
+  bool change_during(const std::function<void()>& read) {
+    armed = this;
+    changed_ = false;
+    struct sigaction action {};
+    action.sa_handler = [](int) { armed->change(); };
+    struct sigaction before {};
+    ::sigaction(SIGSEGV, &action, &before);
+    ::mprotect(memory_.data() + kPage, kBytes - kPage, PROT_NONE);
+    read();
+    ::sigaction(SIGSEGV, &before, nullptr);
+    return changed_;
+  }
+
+ private:
+  void change() {
+    ::mprotect(memory_.data() + kPage, kBytes - kPage, PROT_READ | PROT_WRITE);
+    change_(memory_.first(kPage));
+    changed_ = true;
+  }
+
+  static inline ChangingMemory* armed = nullptr;
+
+  std::function<void(MutableBytes)> change_;
+  MutableBytes memory_;
+  bool changed_ = false;
+};
+
+TEST(HostileBytes, IndicesThatChangeWhileTheyAreReadWriteNothingOutOfBounds) {
+  constexpr std::size_t kCount = ChangingMemory::kBytes / 8;  // all are sent: the indices fill one page and a half
+  const Spec spec{.kind = Kind::kTopK, .ratio = 1.0};
+  const std::vector<std::byte> good = encoded(spec, 0, std::vector<float>(kCount, 1.0f));
+  ASSERT_EQ(good.size(), ChangingMemory::kBytes);
+  for (const auto read : {decode, add_decoded}) {
+    ChangingMemory memory([](MutableBytes first_page) {
+      for (std::size_t i = 0; i < first_page.size() / sizeof(std::uint32_t); ++i) {
+        store_le(first_page.subspan(i * sizeof(std::uint32_t)), static_cast<std::uint32_t>(kCount + i));
+      }
+    });
+    std::ranges::copy(good, memory.bytes().begin());
+    std::vector<float> out(3 * kCount, 0.0f);
+    EXPECT_TRUE(memory.change_during(
+        [&] { EXPECT_FAILS(read(spec, 0, memory.bytes(), std::span(out).first(kCount)), Corrupt, "must be from"); }));
+    EXPECT_THAT(std::span(out).subspan(kCount), Each(0.0f));
+  }
 }
 
 /// With sanitizers on, this is where a read or write out of bounds would show.

@@ -1,6 +1,7 @@
 // What servers hold, saved and brought back.
 
 #include "tests/ps/survival.h"
+#include "tests/support/expect_fails.h"
 
 namespace trireme::ps {
 namespace {
@@ -33,6 +34,33 @@ TEST_P(SurvivalTest, FetchedStateCanBeRestoredOverAnyState) {
     if (!again) expected = all_values(client);
     EXPECT_EQ(all_values(client), expected);
   }
+}
+
+/// A server that is reached through shared memory, but whose port does not listen: at first, or no more.
+TEST(Restore, AServerThatCannotBeReachedLeavesNothingBehindForTheNextTry) {
+  net::EventLoop loop("client");
+  const Server one(server_options());
+  const Server two(server_options());
+  const cluster::ViewInfo right = cluster::first_view(1, {one.address(), two.address()});  // without replicas
+  cluster::ViewInfo wrong = right;
+  wrong.servers[1].address.port = 1;  // nobody listens on it
+  Client client(loop, client_options(wrong, 1, net::Transport::kAuto));
+  client.open(kTables, options_of({}));
+  set_initial(client);
+  client.assign();
+  client.pull();
+  const std::vector<float> expected = all_values(client);
+  EXPECT_FAILS(client.fetch(), PeerLost, "server 1");
+  EXPECT_FAILS(client.fetch(), PeerLost, "server 1");
+
+  cluster::ViewInfo next = right;
+  next.view = right.view + 1;
+  client.enter(next, 1);
+  const TablesState state = client.fetch();
+  std::ranges::fill(client.all_parameters(), 9.0f);
+  client.restore(state);
+  client.pull();
+  EXPECT_EQ(all_values(client), expected);
 }
 
 }  // namespace

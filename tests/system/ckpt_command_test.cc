@@ -142,6 +142,16 @@ TEST_F(CkptTest, ADamagedTorchArchiveIsAnErrorInWords) {
   EXPECT_FALSE(std::filesystem::exists(folder_ / "other"));
 }
 
+TEST_F(CkptTest, ATorchArchiveThatTakesTooLongIsGivenUp) {
+  write("run", 10, 3);
+  ASSERT_EQ(ckpt({"export", "run", "model.pt"}).status, 0);
+  const Outcome outcome = ckpt({"import", "model.pt", "other", "--time-limit", "0.001"});  // LibTorch starts for longer
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.err,
+              AllOf(HasSubstr("model.pt"), HasSubstr("not finished after 0.001 s"), HasSubstr("--time-limit")));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "other"));
+}
+
 TEST_F(CkptTest, MistakesAreNamed) {
   write("run", 10, 1);
   const Outcome word = ckpt({"lss", "run"});

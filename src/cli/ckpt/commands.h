@@ -48,6 +48,7 @@ struct CkptExportOptions {
 struct CkptImportOptions {
   std::string file = {};  ///< .pt or .pth: a torch archive; else safetensors
   std::string run = {};
+  double time_limit = 0;  ///< seconds for a torch archive; 0: by its size
 };
 
 /// Returns the step folder that `choice` means. Throws InvalidArgument that lists the steps there are. `damaged_too`:

@@ -13,16 +13,31 @@ bool is_torch_archive(const std::filesystem::path& file) {
   return file.extension() == ".pt" || file.extension() == ".pth";
 }
 
+/// Returns how long it may take to read a torch archive: with a disk that is slow, not with one that hangs.
+std::chrono::milliseconds time_for(const CkptImportOptions& options) {
+  if (options.time_limit > 0) return std::chrono::milliseconds(static_cast<std::int64_t>(options.time_limit * 1000));
+  std::error_code unknown;
+  const std::uintmax_t bytes = std::filesystem::file_size(options.file, unknown);
+  return 60s + std::chrono::milliseconds(unknown ? 0 : bytes / 5000);
+}
+
 /// Runs the program that has LibTorch, and returns its exit status. This keeps LibTorch out of this program, and a file
-/// that crashes LibTorch's parser only ends that one.
-int run_torch_archive(const std::vector<std::string>& arguments, const std::string& file) {
+/// that crashes LibTorch's parser, or keeps it busy for longer than `time`, only ends that one.
+int run_torch_archive(const std::vector<std::string>& arguments, const std::string& file,
+                      std::chrono::milliseconds time) {
   std::vector<std::string> argv{launch::companion_program("trireme-torch-archive")};
   argv.insert(argv.end(), arguments.begin(), arguments.end());
   launch::Supervisor supervisor;
   supervisor.start({.name = "trireme-torch-archive", .argv = std::move(argv)});
+  const Deadline deadline = Deadline::in(time);
   while (supervisor.alive() > 0) {
-    for (const launch::Exit& exit : supervisor.wait(Deadline::in(24h))) {
+    for (const launch::Exit& exit : supervisor.wait(deadline)) {
       if (exit.signal != 0) fail<Corrupt>("{}: {} {}; is the file damaged?", file, exit.name, exit.how);
+    }
+    if (supervisor.alive() > 0 && deadline.passed()) {  // ended with the supervisor
+      fail<Timeout>(
+          "{}: not finished after {} s, and given up: is it damaged, or is the disk so slow? See --time-limit", file,
+          static_cast<double>(time.count()) / 1000);
     }
   }
   return supervisor.worst_status();
@@ -35,7 +50,7 @@ int ckpt_export(const CkptExportOptions& options) {
   if (is_torch_archive(options.file)) {
     if (options.all)
       fail<InvalidArgument>("{}: a torch archive holds the model alone; --all needs safetensors", options.file);
-    return run_torch_archive({"export", folder.string(), options.file}, options.file);
+    return run_torch_archive({"export", folder.string(), options.file}, options.file, 24h);
   }
   const auto opened = checkpoint::Checkpoint::open(folder);
   tell_exported(options.file, opened.step(),
@@ -46,7 +61,7 @@ int ckpt_export(const CkptExportOptions& options) {
 int ckpt_import(const CkptImportOptions& options) {
   const auto checkpoints = std::filesystem::path(options.run) / "checkpoints";
   if (is_torch_archive(options.file)) {
-    return run_torch_archive({"import", options.file, checkpoints.string()}, options.file);
+    return run_torch_archive({"import", options.file, checkpoints.string()}, options.file, time_for(options));
   }
   tell_imported(checkpoints, checkpoint::import_safetensors(options.file, checkpoints));
   return 0;

@@ -60,29 +60,29 @@ class LocalGroup::RingPipe final : public Pipe {
   }
 
   std::size_t try_send(Bytes bytes) override {
-    const std::uint64_t written = out_.written.load(std::memory_order_relaxed);
-    const std::size_t room = kRingBytes - (written - out_.read.load(std::memory_order_acquire));
-    const std::size_t count = std::min(room, bytes.size());
+    const std::uint64_t used = checked(written_ - out_.read.load(std::memory_order_acquire));
+    const std::size_t count = std::min<std::size_t>(kRingBytes - used, bytes.size());
     if (count == 0) return 0;
-    const std::size_t at = written % kRingBytes;
+    const std::size_t at = written_ % kRingBytes;
     const std::size_t first = std::min(count, kRingBytes - at);
     std::memcpy(out_.bytes + at, bytes.data(), first);
     std::memcpy(out_.bytes, bytes.data() + first, count - first);
-    out_.written.store(written + count, std::memory_order_seq_cst);
+    written_ += count;
+    out_.written.store(written_, std::memory_order_seq_cst);
     group_.ring(peer_);
     return count;
   }
 
   std::size_t try_recv(MutableBytes bytes) override {
-    const std::uint64_t read = in_.read.load(std::memory_order_relaxed);
-    const std::size_t there = in_.written.load(std::memory_order_acquire) - read;
-    const std::size_t count = std::min({there, bytes.size(), kRingBytes});
+    const std::uint64_t there = checked(in_.written.load(std::memory_order_acquire) - read_);
+    const std::size_t count = std::min<std::size_t>(there, bytes.size());
     if (count == 0) return 0;
-    const std::size_t at = read % kRingBytes;
+    const std::size_t at = read_ % kRingBytes;
     const std::size_t first = std::min(count, kRingBytes - at);
     std::memcpy(bytes.data(), in_.bytes + at, first);
     std::memcpy(bytes.data() + first, in_.bytes, count - first);
-    in_.read.store(read + count, std::memory_order_seq_cst);
+    read_ += count;
+    in_.read.store(read_, std::memory_order_seq_cst);
     group_.ring(peer_);
     return count;
   }
@@ -90,10 +90,22 @@ class LocalGroup::RingPipe final : public Pipe {
   int descriptor() const override { return -1; }
 
  private:
+  /// Returns how many bytes are in a ring, by a position that the peer wrote.
+  std::uint64_t checked(std::uint64_t bytes) const {
+    if (bytes > kRingBytes) [[unlikely]] {
+      fail<Corrupt>("the rank with index {} on this host wrote an impossible position of its ring: it is broken",
+                    peer_);
+    }
+    return bytes;
+  }
+
   LocalGroup& group_;
   std::uint32_t peer_;
   RingHeader& out_;
   RingHeader& in_;
+  // Our own positions; what the rings hold is for the peer, which could change it there.
+  std::uint64_t written_ = 0;
+  std::uint64_t read_ = 0;
 };
 
 namespace {
@@ -234,12 +246,15 @@ std::pair<std::uint64_t, std::uint64_t> LocalGroup::locate(const std::byte* data
 
 std::byte* LocalGroup::at(std::uint32_t i, std::uint64_t allocation, std::uint64_t offset, std::size_t bytes) const {
   const auto found = allocations_.find(allocation);
-  TRIREME_CHECK(found != allocations_.end(), "there is no allocation {}", allocation);
-  const auto segment = i == index_ ? found->second.own.lock() : found->second.segments[i];
-  TRIREME_CHECK(segment != nullptr, "allocation {} was given back", allocation);
-  const MutableBytes memory = segment->bytes();
-  TRIREME_CHECK(offset <= memory.size() && bytes <= memory.size() - offset, "{} bytes at {}", bytes, offset);
-  return memory.data() + offset;
+  const auto segment = found == allocations_.end() ? nullptr
+                       : i == index_               ? found->second.own.lock()
+                                                   : found->second.segments[i];
+  const std::size_t room = segment ? segment->bytes().size() : 0;
+  if (offset > room || bytes > room - offset) {
+    fail<Corrupt>("the rank with index {} on this host has its data at {} of allocation {}, which has {} bytes here", i,
+                  offset, allocation, room);
+  }
+  return segment->bytes().data() + offset;
 }
 
 }  // namespace trireme::collective

@@ -74,7 +74,7 @@ class LocalGroup {
   /// Returns the allocation that holds [data, data + bytes), and the offset in it; {0, 0} = none.
   std::pair<std::uint64_t, std::uint64_t> locate(const std::byte* data, std::size_t bytes) const;
 
-  /// Returns rank i's memory at that place. Aborts if there is none: both come from calls that were compared.
+  /// Returns rank i's memory at that place, which rank i has named. Throws Corrupt if there is none.
   std::byte* at(std::uint32_t i, std::uint64_t allocation, std::uint64_t offset, std::size_t bytes) const;
 
  private:

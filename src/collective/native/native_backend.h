@@ -39,6 +39,7 @@ class NativeBackend final : public Backend {
   void collect_calls(const Operation& operation, const OpContext& context);
   Bytes make_trailer(const Operation& operation);
   void compare(const Operation& operation, CallRecords& records);
+  void check_trailers(const Operation& operation, const CallRecords& records) const;
   std::span<const std::uint64_t> parts_shown_by(Rank peer, const CallRecords& records);
   bool one_shot(const Operation& operation) const;
   RankGroup everybody(const Operation& operation, const OpContext& context);

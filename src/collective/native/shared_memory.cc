@@ -165,12 +165,13 @@ void all_reduce_direct(Mesh& mesh, const Operation& operation, const OpContext& 
   take_sums();
 }
 
-void all_reduce_in_place(Mesh& mesh, const Operation& operation, const OpContext& context, std::uint32_t call_round) {
+void all_reduce_in_place(Mesh& mesh, const Operation& operation, const OpContext& context,
+                         std::span<const CallSignature> calls) {
   LocalGroup& group = *mesh.local();
   const std::size_t element = size_of(operation.in.dtype);
   std::vector<std::byte*> data(group.count());
   for (std::uint32_t i = 0; i < group.count(); ++i) {
-    const CallSignature& call = group.call(i, call_round);
+    const CallSignature& call = calls[mesh.local_ranks()[i]];
     data[i] = group.at(i, call.segment, call.offset, operation.in.size_bytes());
   }
   Reducer reducer(operation, mesh.lanes(operation));

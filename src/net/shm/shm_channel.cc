@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -45,6 +46,12 @@ std::size_t ring_bytes_of(std::size_t segment_bytes) {
 
 Doorbell::Doorbell() : descriptor_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (!descriptor_) fail_errno("cannot create an eventfd");
+}
+
+Doorbell::Doorbell(FileDescriptor descriptor) : descriptor_(std::move(descriptor)) {
+  struct stat status {};
+  if (::fstat(descriptor_.get(), &status) != 0) fail_errno("cannot inspect a peer's doorbell");
+  if ((status.st_mode & S_IFMT) != 0) fail<Corrupt>("the peer passed something else than an eventfd as its doorbell");
 }
 
 void Doorbell::ring() const {

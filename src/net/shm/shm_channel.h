@@ -16,7 +16,8 @@ namespace trireme::net {
 class Doorbell {
  public:
   Doorbell();
-  explicit Doorbell(FileDescriptor descriptor) : descriptor_(std::move(descriptor)) {}
+  /// A peer's. Throws Corrupt if it is a pipe, socket or file: a write to one of these could block, or end up anywhere.
+  explicit Doorbell(FileDescriptor descriptor);
 
   void ring() const;
   void silence() const;  ///< forget the rings so far
