@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 #include <memory>
+#include <optional>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -30,14 +31,19 @@ struct Leading {
 
   master::MasterLogEntry log_entry() const {
     if (!leadership) return {};
-    return {.saved = store->get(cluster::kJobKey).value_or(""),
-            .save =
-                [held = leadership](const std::string& job) {
-                  // All members wait while this is saved, so do not try a store that is known to be unreachable.
-                  if (!held->leading() && !held->over()) fail<IoError>("the store is out of reach");
-                  held->commit({{cluster::kJobKey, job}});
-                },
+    return {.saved = {.job = store->get(cluster::kJobKey).value_or(""),
+                      .leases = store->get(cluster::kLeasesKey).value_or("")},
+            .save = [held = leadership](const master::SavedText& changes) { save(*held, changes); },
             .leading = [held = leadership] { return held->leading(); }};
+  }
+
+  static void save(store::Leadership& held, const master::SavedText& changes) {
+    // Some answers wait until this is saved, so do not try a store that is known to be unreachable.
+    if (!held.leading() && !held.over()) fail<IoError>("the store is out of reach");
+    store::Changes entries;
+    if (!changes.job.empty()) entries[cluster::kJobKey] = changes.job;
+    if (!changes.leases.empty()) entries[cluster::kLeasesKey] = changes.leases;
+    held.commit(entries);
   }
 };
 
@@ -68,16 +74,18 @@ Leading take_lead(const launch::MasterFlags& flags, launch::SignalWatcher& signa
   return lead;
 }
 
-int run_master(const launch::MasterFlags& flags) {
-  set_up_logging({.role = "master"});
+std::string find_secret(const launch::MasterFlags& flags) {
   const std::string secret = cluster::read_secret([&](const char* name) -> const char* {
     const bool file = std::string_view(name) == "TRIREME_SECRET_FILE" && !flags.secret_file.empty();
     return file ? flags.secret_file.c_str() : std::getenv(name);
   });
   if (secret.empty()) fail<InvalidArgument>("a master needs the job's secret: give --secret-file, or TRIREME_SECRET");
-  launch::SignalWatcher signals;
-  const Leading lead = take_lead(flags, signals);
-  if (!flags.store.empty() && !lead.leadership) return 0;  // asked to end while standing by
+  return secret;
+}
+
+/// Runs the job as long as this master leads. Returns the exit status; nullopt = it has lost the lead.
+std::optional<int> run_job(const launch::MasterFlags& flags, const std::string& secret, const Leading& lead,
+                           launch::SignalWatcher& signals) {
   const net::Address listen = net::parse_address(flags.listen);
   master::Master master({.service = {.listener = {.name = "master",
                                                   .host = listen.host,
@@ -109,14 +117,27 @@ int run_master(const launch::MasterFlags& flags) {
     ::poll(&waiting, 1, 100);
     if (signals.take() != launch::StopRequest::kNone) break;
     if (master.lost_leadership() || (lead.leadership && lead.leadership->over())) {
-      log_error("leadership_lost", "stops: another master leads");
-      return 1;
+      log_warn("leadership_lost", "makes no more decisions: its lease has expired, or another master leads");
+      return std::nullopt;
     }
     if (master.over() && !linger) linger.emplace(Deadline::in(5s));
   }
   const cluster::JobStatus status = master.status();
   log_info("master_stopped", "stops", {{"state", cluster::to_string(status.state)}, {"reason", status.reason}});
   return status.state == cluster::JobPhase::kFailed ? 1 : 0;
+}
+
+/// A master that has lost the lead stands for it again, with what is saved by then: after an outage of the store there
+/// may be nobody else.
+int run_master(const launch::MasterFlags& flags) {
+  set_up_logging({.role = "master"});
+  const std::string secret = find_secret(flags);
+  launch::SignalWatcher signals;
+  for (;;) {
+    const Leading lead = take_lead(flags, signals);
+    if (!flags.store.empty() && !lead.leadership) return 0;  // asked to end while standing by
+    if (const auto status = run_job(flags, secret, lead, signals)) return *status;
+  }
 }
 
 }  // namespace

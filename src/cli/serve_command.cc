@@ -69,28 +69,31 @@ std::filesystem::path find_checkpoints(const cluster::JobEnvironment& place) {
   }
 }
 
+ps::ServerOptions server_options(const ServeFlags& flags, const cluster::JobEnvironment& place) {
+  return {
+      .service = {.listener = {.name = "server",
+                               .host = place.listen.host,
+                               .advertise = flags.advertise,
+                               .port = place.listen.port,
+                               .secret = place.secret,
+                               .allow_plain = flags.allow_plain || place.transport == net::Transport::kTcp,
+                               .bits_per_second = place.bits_per_second},
+                  .threads = ps::default_service_threads()},
+      .rank = place.rank,
+      .compute_threads = flags.threads < 0 ? ps::default_compute_threads() : static_cast<std::size_t>(flags.threads),
+      .transport = place.transport,
+      .checkpoints = find_checkpoints(place)};
+}
+
 /// How a server's membership in the job ended.
 struct Ending {
-  bool expelled = false;  ///< it was cut off or stopped for too long: its data is outdated, but it may join again
-  std::string failure;    ///< of the job
+  bool expelled = false;         ///< it was cut off or stopped for too long, but may join again
+  std::string failure = {};      ///< of the job
+  cluster::MemberId member = 0;  ///< that it was
 };
 
-/// Takes part until the job is over, the server is no longer needed, or it is asked to end.
-Ending take_part(const ServeFlags& flags, const cluster::JobEnvironment& place) {
-  ps::Server server(
-      {.service = {.listener = {.name = "server",
-                                .host = place.listen.host,
-                                .advertise = flags.advertise,
-                                .port = place.listen.port,
-                                .secret = place.secret,
-                                .allow_plain = flags.allow_plain || place.transport == net::Transport::kTcp,
-                                .bits_per_second = place.bits_per_second},
-                   .threads = ps::default_service_threads()},
-       .rank = place.rank,
-       .compute_threads = flags.threads < 0 ? ps::default_compute_threads() : static_cast<std::size_t>(flags.threads),
-       .transport = place.transport,
-       .checkpoints = find_checkpoints(place)});
-  log_info("listening", "listens", {{"address", server.address().text()}});
+/// Takes part until the job is over, the server is no longer needed, or it is asked to end. Before it was `former`.
+Ending take_part(ps::Server& server, const cluster::JobEnvironment& place, cluster::MemberId former) {
   net::EventLoop loop("server-net");
   std::promise<Ending> ended;
   std::once_flag once;
@@ -102,6 +105,7 @@ Ending take_part(const ServeFlags& flags, const cluster::JobEnvironment& place) 
        .master = place.master,
        .find_master = cluster::make_master_finder(place.store),
        .own_address = server.address(),
+       .member = former,
        .secret = place.secret,
        .transport = place.transport},
       {.on_abort = [&](const std::string& reason) { end({.failure = reason}); },
@@ -119,7 +123,8 @@ Ending take_part(const ServeFlags& flags, const cluster::JobEnvironment& place) 
        .on_regroup = [&](View, cluster::Regroup, const std::string&) { end({.expelled = true}); }});
   launch::SignalWatcher signals;  // until there is a view, signals end the process at once
   const cluster::ViewInfo view = member.view();
-  server.enter(view, view.servers[member.rank()].id);
+  const cluster::MemberId self = view.servers[member.rank()].id;
+  server.enter(view, self);
   auto outcome = ended.get_future();
   while (outcome.wait_for(0s) != std::future_status::ready) {
     pollfd waiting{signals.descriptor(), POLLIN, 0};
@@ -129,7 +134,8 @@ Ending take_part(const ServeFlags& flags, const cluster::JobEnvironment& place) 
       return {};
     }
   }
-  const Ending ending = outcome.get();
+  Ending ending = outcome.get();
+  ending.member = self;
   if (ending.expelled || !ending.failure.empty()) return ending;
   try {
     member.leave();
@@ -142,10 +148,13 @@ Ending take_part(const ServeFlags& flags, const cluster::JobEnvironment& place) 
 int serve(const ServeFlags& flags) {
   const auto place = find_place(flags);
   set_up_logging({.role = fmt::format("server {}", place.rank)});
-  for (;;) {
-    const Ending ending = take_part(flags, place);
+  ps::Server server(server_options(flags, place));
+  log_info("listening", "listens", {{"address", server.address().text()}});
+  for (cluster::MemberId former = 0;;) {
+    const Ending ending = take_part(server, place, former);
     if (ending.expelled) {
-      log_warn("server_rejoining", "is no longer a member: joins again, without its shards");
+      log_warn("server_rejoining", "is no longer a member: joins again, and keeps its shards until a view places them");
+      former = ending.member;
       continue;
     }
     if (ending.failure.empty()) {

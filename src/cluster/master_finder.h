@@ -8,9 +8,10 @@
 
 namespace trireme::cluster {
 
-/// Keys in a job's store: the current master's address, as JSON; the state of its job.
+/// Keys in a job's store: the current master's address, as JSON; the state of its job; the leases of asynchronous work.
 inline constexpr const char* kAddressKey = "address";
 inline constexpr const char* kJobKey = "job";
+inline constexpr const char* kLeasesKey = "leases";
 
 /// Returns a function that asks the store at `location` where the master is; nullopt = there is no leader. Thread-safe;
 /// throws as Store does. Returns an empty function for an empty location: the master cannot be replaced.

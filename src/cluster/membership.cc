@@ -20,14 +20,14 @@ void log_learner(const ViewInfo& view) {
 }  // namespace
 
 Membership::Membership(net::EventLoop& loop, MembershipOptions options, Events events)
-    : options_(std::move(options)), events_(std::move(events)), loop_(loop) {
+    : options_(std::move(options)), events_(std::move(events)), loop_(loop), last_address_(options_.master) {
   const Deadline deadline = Deadline::in(std::min<std::chrono::milliseconds>(options_.join_within, 30s));
   if (options_.find_master) {  // ask who leads now: the master this process was started with may be gone
     find_next_master(nullptr, deadline, "the store has named none since this process started");
   } else {
     connection_ = connect(options_.master, deadline, /*await_listener=*/true);
   }
-  const JoinReply reply = join({.as_learner = options_.as_learner}, options_.join_within);
+  const JoinReply reply = join({.member = options_.member, .as_learner = options_.as_learner}, options_.join_within);
   if (reply.over) fail<StaleView>("the job was over before this process could join it");
   if (reply.learner) {
     log_learner(reply.view);
@@ -82,6 +82,43 @@ Reply Membership::ask(Request kind, const Ask& body, Deadline deadline, const st
   }
 }
 
+/// Where the store says, or, while that is out of reach, where the master was: it does not need the store to live.
+std::optional<net::Address> Membership::where_is_master() const {
+  try {
+    return options_.find_master();
+  } catch (const Error& away) {
+    if (last_address_.port == 0) throw;
+    log_debug("no_master_yet", "the store is out of reach; tries the last known address of the master",
+              {{"reason", away.what()}});
+    return last_address_;
+  }
+}
+
+void Membership::use_master_at(const net::Address& address) {
+  // If nobody listens there, the address is the old master's: the successor will be at another one.
+  auto next = connect(address, Deadline::in(500ms), /*await_listener=*/false);
+  log_info("master_found", "found the master", {{"address", address.text()}});
+  last_address_ = address;
+  const MutexLock lock(mutex_);
+  connection_ = std::move(next);
+}
+
+/// A master that has lost touch with the store answers as always, but another one may lead without its knowing. Asks
+/// the store now and then, and moves on to the leader; requests on their way are repeated there.
+void Membership::follow_leader() {
+  if (!options_.find_master || Deadline::Clock::now() < follow_at_) return;
+  const auto former = connection();
+  try {
+    const MutexLock one_search(search_mutex_);
+    const auto address = options_.find_master();
+    if (address && address->text() != last_address_.text()) use_master_at(*address);
+  } catch (const Error& problem) {  // the store is away for this process too, or the leader is not up yet
+    log_debug("no_master_yet", "cannot ask who leads", {{"reason", problem.what()}});
+  }
+  if (connection() != former) former->close();
+  follow_at_ = Deadline::Clock::now() + options_.master_hangs_after;
+}
+
 void Membership::find_next_master(const std::shared_ptr<net::Connection>& lost, Deadline deadline,
                                   const std::string& reason) {
   const MutexLock one_search(search_mutex_);
@@ -89,14 +126,7 @@ void Membership::find_next_master(const std::shared_ptr<net::Connection>& lost, 
   if (lost) log_warn("master_lost", "lost the master; looking for its successor", {{"reason", reason}});
   while (!deadline.passed() && !closing_.load()) {
     try {
-      if (const auto address = options_.find_master()) {
-        // If nobody listens there, the address is the old master's: the successor will be at another one.
-        auto next = connect(*address, Deadline::in(500ms), /*await_listener=*/false);
-        log_info("master_found", "found the master", {{"address", address->text()}});
-        const MutexLock lock(mutex_);
-        connection_ = std::move(next);
-        return;
-      }
+      if (const auto address = where_is_master()) return use_master_at(*address);
     } catch (const Error& problem) {  // the master, or the store, is not up yet
       log_debug("no_master_yet", "no master yet", {{"reason", problem.what()}});
     }
@@ -247,6 +277,7 @@ void Membership::send_heartbeat(bool last) {
   if (reply.over && !std::exchange(over_told_, true) && events_.on_over) events_.on_over();
   if (!reply.abort.empty()) tell_abort(reply.abort);
   if (heartbeat.member == member()) tell_regroup(reply);
+  if (!reply.leading) follow_leader();
 }
 
 /// Sends a heartbeat. A timeout is not final if there may be another master.

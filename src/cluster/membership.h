@@ -18,10 +18,12 @@ struct MembershipOptions {
   std::uint32_t slot = 0;  ///< which of the processes of its role
   net::Address master;     ///< where it is at the start; port 0 = `find_master` says
 
-  /// Returns where the master is now, if it can be replaced; nullopt = there is no leader at the moment. Null: it stays
-  /// at `master`, and its end is the end of the job.
+  /// Returns where the master is now, if it can be replaced; nullopt = there is no leader at the moment. Where it
+  /// throws, because the store is away, the last known address is tried. Null: the master stays at `master`, and its
+  /// end is the end of the job.
   std::function<std::optional<net::Address>()> find_master = {};
   net::Address own_address;  ///< where this process listens: servers for workers, workers for each other
+  MemberId member = 0;       ///< that this process was before, and would like to be again; 0 = it is new
   bool as_learner = false;   ///< a worker: if others are already at work, it starts as their learner
   std::string secret;
   net::Transport transport = net::Transport::kAuto;  ///< shared memory is never used here
@@ -108,6 +110,9 @@ class Membership {
   std::shared_ptr<net::Connection> connect(const net::Address& address, Deadline deadline, bool await_listener);
   std::shared_ptr<net::Connection> connection() const;
   void find_next_master(const std::shared_ptr<net::Connection>& lost, Deadline deadline, const std::string& reason);
+  std::optional<net::Address> where_is_master() const TRIREME_REQUIRES(search_mutex_);
+  void use_master_at(const net::Address& address) TRIREME_REQUIRES(search_mutex_);
+  void follow_leader() TRIREME_REQUIRES(beat_mutex_);
   std::chrono::milliseconds master_patience() const;
 
   void beat(const std::stop_token& stop);
@@ -122,8 +127,9 @@ class Membership {
   Events events_;
   net::EventLoop& loop_;
   std::atomic<bool> closing_{false};
-  Mutex search_mutex_;  // one search for the master at a time
-  Mutex beat_mutex_;    // one heartbeat at a time, so that rows arrive in order
+  Mutex search_mutex_;                                           // one search for the master at a time
+  net::Address last_address_ TRIREME_GUARDED_BY(search_mutex_);  // of the master; port 0 = unknown
+  Mutex beat_mutex_;  // one heartbeat at a time, so that rows arrive in order
   mutable Mutex mutex_;
   std::shared_ptr<net::Connection> connection_ TRIREME_GUARDED_BY(mutex_);
   MemberId member_ TRIREME_GUARDED_BY(mutex_) = 0;
@@ -136,6 +142,7 @@ class Membership {
   bool stop_told_ TRIREME_GUARDED_BY(beat_mutex_) = false;
   bool over_told_ TRIREME_GUARDED_BY(beat_mutex_) = false;
   bool abort_told_ TRIREME_GUARDED_BY(beat_mutex_) = false;
+  Deadline::Clock::time_point follow_at_ TRIREME_GUARDED_BY(beat_mutex_){};  // when to ask the store again who leads
   std::jthread thread_;
 };
 

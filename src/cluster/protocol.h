@@ -161,8 +161,9 @@ struct HeartbeatReply {
   Regroup regroup = Regroup::kNo;
   std::string reason;            ///< of `regroup`
   bool expelled = false;         ///< this process is no longer a member: it was silent for too long, or cut off
+  bool leading = true;           ///< false: the master has lost touch with the store, and another one may lead by now
   std::vector<MetricsRow> rows;  ///< for the chief: rows completed since its last heartbeat
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(HeartbeatReply, stop, over, abort, view, regroup, reason, expelled, rows)
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(HeartbeatReply, stop, over, abort, view, regroup, reason, expelled, leading, rows)
 };
 
 /// Units [first, first + count).

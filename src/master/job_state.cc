@@ -14,12 +14,15 @@ constexpr auto kOwnAbsence = 1s;    // without a tick: this process was stopped,
 
 }  // namespace
 
-JobState::JobState(MasterOptions options, Time now)
+JobState::JobState(MasterOptions options, Time now, MasterLog::Write write)
     : options_(std::move(options)),
       started_(now),
       now_(now),
       last_tick_(now),
-      log_(options_.log_entry),
+      log_(
+          options_.log_entry, [this] { return to_text(to_save()); },
+          write ? std::move(write)
+                : [this](const SavedText& changes) { log_.written(save_to(options_.log_entry, changes)); }),
       launch_(random_hex(8)),
       wanted_workers_(options_.shape.workers),
       wanted_servers_(options_.shape.servers),
@@ -69,6 +72,7 @@ LeasePlan JobState::lease_plan() const {
 void JobState::take_over(const SavedJob& saved) {
   launch_ = saved.launch;
   state_ = saved.state;
+  end_saved_ = state_ == cluster::JobPhase::kFinished;
   reason_ = saved.reason;
   view_ = saved.view;
   next_member_ = saved.next_member;
@@ -105,20 +109,28 @@ void JobState::give_time_to_come_back(Member& member) const {
   member.last_heard = now_ + kFindUsWithin - options_.hang_after;
 }
 
-/// Saves the current state with `view` as the view. Returns false if that failed: it is retried later.
-bool JobState::save(const cluster::ViewInfo& view) {
-  leases_changed_ = false;
-  return log_.save({.launch = launch_,
-                    .state = view.view > view_.view ? cluster::JobPhase::kRunning : state_,
-                    .reason = reason_,
-                    .view = view,
-                    .next_member = next_member_,
-                    .wanted_workers = wanted_workers_,
-                    .wanted_servers = wanted_servers_,
-                    .stop = stop_,
-                    .plan = plan_,
-                    .leases = leases_.memory(),
-                    .result = result_});
+/// What is to be saved: with the view that is proposed, if any.
+SavedJob JobState::to_save() const {
+  return {.launch = launch_,
+          .state = proposed_ ? cluster::JobPhase::kRunning : state_,
+          .reason = reason_,
+          .view = proposed_ ? proposed_->view : view_,
+          .next_member = next_member_,
+          .wanted_workers = wanted_workers_,
+          .wanted_servers = wanted_servers_,
+          .stop = stop_,
+          .plan = plan_,
+          .leases = leases_.memory(),
+          .result = result_};
+}
+
+void JobState::saved(Time now, const SaveResult& result) {
+  now_ = now;
+  log_.written(result);
+}
+
+void JobState::when_saved(std::function<void()> then) {
+  log_.when_saved([then = std::move(then)](bool /*saved*/) { then(); });
 }
 
 // ---- Requests of members.
@@ -130,6 +142,7 @@ void JobState::join(Time now, const net::SessionPtr& session, const net::FrameHe
   if (state_ == cluster::JobPhase::kFinished) return session->reply(header, cluster::JoinReply{.over = true});
   if (state_ == cluster::JobPhase::kFailed) fail<StaleView>("{} cannot join: the job has failed: {}", who, reason_);
   Member* member = members_.find(request.member);
+  if (member != nullptr && !member->alive()) readmit(*member, session->id());
   if (member == nullptr || !member->alive()) member = &admit(session->id(), request, who);
   member->last_heard = now_;
   member->heard = true;
@@ -143,6 +156,18 @@ void JobState::join(Time now, const net::SessionPtr& session, const net::FrameHe
              {{"member", who}, {"view", request.view}, {"reason", request.reason}});
   }
   consider_view();
+}
+
+/// A server that was given up comes back before there is a view without it: it has what it had, and nobody else took
+/// that over. It stays what it was. A worker is a new member in such a case, because its leases were given to others.
+void JobState::readmit(Member& server, std::uint64_t session) {
+  const bool same = server.state.role == cluster::Role::kServer && !server.state.left && server.was_in_view;
+  if (!same || proposed_ || members_.living(server.state.role, server.state.slot) != nullptr) return;
+  server.state.disconnected = false;
+  server.in_view = true;
+  server.session = session;
+  log_info("server_readmitted", "a server that was given up is back, with its shards",
+           {{"member", server.name()}, {"view", view_.view}});
 }
 
 /// Returns whether a newcomer can catch up on its own while the others work, instead of making them wait. One for which
@@ -196,12 +221,13 @@ Member& JobState::admit(std::uint64_t session, const cluster::JoinRequest& reque
 cluster::HeartbeatReply JobState::heartbeat(Time now, std::uint64_t session, const cluster::Heartbeat& beat) {
   now_ = now;
   cluster::HeartbeatReply reply{.stop = stop_,
-                                .over = state_ == cluster::JobPhase::kFinished,
+                                .over = end_saved_,
                                 .abort = state_ == cluster::JobPhase::kFailed ? reason_ : "",
-                                .view = view_.view};
+                                .view = view_.view,
+                                .leading = log_.leading()};
   Member* member = members_.find(beat.member);
   if (member == nullptr || !member->alive()) {
-    reply.expelled = !ended();
+    reply.expelled = !ended() && reply.leading;  // else another master may know better
     return reply;
   }
   member->last_heard = now_;

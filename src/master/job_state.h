@@ -20,10 +20,17 @@ class JobState {
  public:
   using Time = Deadline::Clock::time_point;
 
-  JobState(MasterOptions options, Time now);
+  /// `write` starts to save what has changed, and `saved` is called when that has ended; by default it is saved at
+  /// once, with `options.log_entry`.
+  JobState(MasterOptions options, Time now, MasterLog::Write write = {});
+  JobState(const JobState&) = delete;
+  JobState& operator=(const JobState&) = delete;
 
   cluster::JobStatus status(Time now) const;
   bool ended() const { return state_ == cluster::JobPhase::kFailed || state_ == cluster::JobPhase::kFinished; }
+
+  /// Returns whether the job has ended and the members may know: a successor would know it too.
+  bool over() const { return state_ == cluster::JobPhase::kFailed || end_saved_; }
   bool lost_leadership() const { return log_.lost_leadership(); }
   bool no_members_left() const;
 
@@ -49,6 +56,12 @@ class JobState {
   /// Does what is due at this time; called periodically.
   void tick(Time now);
 
+  /// The write that was started has ended.
+  void saved(Time now, const SaveResult& result);
+
+  /// Calls `then` when the decisions so far are saved, or the store turns out to be out of reach.
+  void when_saved(std::function<void()> then);
+
  private:
   bool elastic() const { return plan_ && plan_->elastic; }
   bool is_chief(cluster::MemberId member) const { return !view_.workers.empty() && view_.workers.front().id == member; }
@@ -61,11 +74,12 @@ class JobState {
   LeasePlan lease_plan() const;
 
   void take_over(const SavedJob& saved);
-  bool save(const cluster::ViewInfo& view);
-  void save() { save(view_); }
+  SavedJob to_save() const;
+  void save() { log_.save(); }
 
   cluster::LeaseReply lease_more(const cluster::LeaseRequest& request);
   Member& admit(std::uint64_t session, const cluster::JoinRequest& request, const std::string& who);
+  void readmit(Member& server, std::uint64_t session);
   bool can_be_learner(const Member& member) const;
   cluster::JoinReply receive(const Member& learner) const;
   void release(Member& member);
@@ -76,7 +90,9 @@ class JobState {
   bool regroups() const { return decision_.kind == ViewDecision::Kind::kRegroup; }
   bool others_wait() const;
   void wait_for_members();
-  void form_view(std::vector<cluster::MemberId> workers, std::string because);
+  void form_view(const std::vector<cluster::MemberId>& workers, const std::string& because);
+  void enter_proposed_view();
+  bool all_wait(const cluster::ViewInfo& view) const;
   void end_gathering();
   void heed_reports(cluster::MemberId from, const cluster::ShardReports& told);
   void notice_own_absence();
@@ -92,6 +108,7 @@ class JobState {
   Time last_tick_;
   Time grace_until_{};  // until then the end of a connection does not mean death
   MasterLog log_;
+  bool end_saved_ = false;  // that the job is finished
   std::string launch_;
   cluster::JobPhase state_ = cluster::JobPhase::kGathering;
   std::string reason_;
@@ -100,6 +117,14 @@ class JobState {
   std::uint32_t wanted_workers_;
   std::uint32_t wanted_servers_;
   cluster::ViewInfo view_;
+
+  /// A view on its way to the store: no member knows it yet.
+  struct ProposedView {
+    cluster::ViewInfo view;
+    std::string because;
+    bool rebalanced = false;
+  };
+  std::optional<ProposedView> proposed_;
   bool broken_ = false;       // a member of the view is gone
   std::string last_failure_;  // which one, and why
   ViewDecision decision_;     // about the current view
@@ -108,7 +133,7 @@ class JobState {
   std::optional<cluster::Plan> plan_;
   MetricsAggregator metrics_;
   LeaseTable leases_;
-  bool leases_changed_ = false;  // and not saved yet
+  bool leases_changed_ = false;  // since the last tick
   Time last_pause_;
   std::vector<cluster::Straggler> stragglers_;
   std::vector<double> lane_costs_;  // the costs to deal lanes by in the next view; empty = no change

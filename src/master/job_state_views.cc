@@ -15,7 +15,7 @@ constexpr auto kPacesSettle = 3s;
 
 /// Acts on the decision about the view, if there is anything to do.
 void JobState::consider_view() {
-  if (ended() || !log_.leading()) return;
+  if (ended() || proposed_ || !log_.leading()) return;
   if (view_.view == 0) {
     if (missing().empty()) form_view(members_.workers(), "all are here");
     return;
@@ -88,8 +88,9 @@ void JobState::wait_for_members() {
             {"reason", decision_.reason}});
 }
 
-void JobState::form_view(std::vector<cluster::MemberId> workers,
-                         std::string because) {  // copies, because decision_ is reset here
+/// Proposes the next view: it is formed once it is saved, so that no two masters ever form the same one.
+void JobState::form_view(const std::vector<cluster::MemberId>& workers, const std::string& because) {
+  if (proposed_) return;
   if (options_.max_views > 0 && view_.view >= options_.max_views) {
     return fail_job(
         fmt::format("the {} memberships that are allowed have passed (--max-views); the last one ended "
@@ -106,7 +107,33 @@ void JobState::form_view(std::vector<cluster::MemberId> workers,
   const bool rebalanced = same_workers && !lane_costs_.empty();
   if (same_workers) next.lane_costs = rebalanced ? lane_costs_ : view_.lane_costs;
   place_shards(next, view_, members_, server_target());
-  if (!save(next)) return;
+  proposed_ = {.view = std::move(next), .because = because, .rebalanced = rebalanced};
+  log_.save([this](bool saved) {
+    if (saved) return enter_proposed_view();
+    proposed_.reset();  // a later tick decides again
+  });
+}
+
+/// Returns whether all members of a view that was proposed still wait for it, or live: some may have died meanwhile.
+bool JobState::all_wait(const cluster::ViewInfo& view) const {
+  const auto lives = [&](const cluster::MemberInfo& info) {
+    const auto member = members_.all().find(info.id);
+    return member != members_.all().end() && member->second.alive();
+  };
+  const auto waits = [&](const cluster::MemberInfo& info) {
+    return lives(info) && members_.all().at(info.id).waits_for_view.has_value();
+  };
+  return std::ranges::all_of(view.workers, waits) && std::ranges::all_of(view.servers, lives);
+}
+
+/// The proposed view is saved: it is the view from now on, unless it has lost a member in the meantime.
+void JobState::enter_proposed_view() {
+  auto [next, because, rebalanced] = *std::exchange(proposed_, std::nullopt);
+  if (ended()) return;
+  if (!all_wait(next)) {
+    save();  // what is true, until there is another one
+    return consider_view();
+  }
   view_ = std::move(next);
   members_.enter(view_);
   broken_ = false;
@@ -138,7 +165,7 @@ void JobState::end_gathering() {
 
 /// Applies a server's reports about the copies of its shards.
 void JobState::heed_reports(cluster::MemberId from, const cluster::ShardReports& told) {
-  if (told.view != view_.view || !elastic()) return;
+  if (told.view != view_.view || !elastic() || !log_.leading()) return;
   if (cluster::apply_reports(view_.shards, from, told.reports)) save();
   for (const cluster::ShardReport& report : told.reports) {
     Member* replica = report.failure.empty() ? nullptr : members_.find(report.replica);
@@ -153,9 +180,11 @@ void JobState::heed_reports(cluster::MemberId from, const cluster::ShardReports&
 void JobState::disconnected(Time now, std::uint64_t session) {
   now_ = now;
   notice_own_absence();
+  const bool may_expel = view_.view == 0 || ended() || log_.leading();
   for (auto& [id, member] : members_.all()) {
-    if (member.session != session) continue;
-    if (now_ < grace_until_ && !member.waits_for_view) {
+    if (member.session != session || !member.alive()) continue;
+    if (!may_expel || (now_ < grace_until_ && !member.waits_for_view)) {
+      member.waits_for_view.reset();
       give_time_to_come_back(member);
       continue;
     }
@@ -169,20 +198,25 @@ void JobState::disconnected(Time now, std::uint64_t session) {
 void JobState::tick(Time now) {
   now_ = now;
   notice_own_absence();
-  if (state_ == cluster::JobPhase::kGathering && now_ - started_ > options_.gather_within) end_gathering();
-  if (state_ == cluster::JobPhase::kWaiting && now_ - waiting_since_ > options_.wait_for_members) {
+  const bool leading = log_.leading();
+  if (leading && state_ == cluster::JobPhase::kGathering && now_ - started_ > options_.gather_within) end_gathering();
+  if (leading && state_ == cluster::JobPhase::kWaiting && now_ - waiting_since_ > options_.wait_for_members) {
     fail_job(fmt::format("nobody came within {:.0f} s: {}", seconds(options_.wait_for_members), decision_.reason));
   }
   if (broken_ && !plan_ && !plan_is_due()) return fail_job(last_failure_);
   for (auto& [id, member] : members_.all()) {
+    if (!leading && member.heard) member.last_heard = now_;  // it may have been busy looking for another master
     if (member.alive()) judge(member);
   }
   watch_paces();
   consider_view();
-  if ((log_.unsaved() || leases_changed_) && !log_.lost_leadership()) save();
+  if (std::exchange(leases_changed_, false)) save();
+  log_.retry();
 }
 
+/// A master that may have been replaced gives up nobody: members may be in touch with its successor.
 void JobState::judge(Member& member) {
+  if (!log_.leading()) return;
   if (ended() || state_ == cluster::JobPhase::kGathering || member.state.left) return;
   member.state.silent_for = std::chrono::duration_cast<std::chrono::milliseconds>(now_ - member.last_heard);
   if (member.waits_for_view && !member.state.disconnected) return;  // it waits for us, not we for it
@@ -206,16 +240,19 @@ void JobState::lose(Member& member, const Health& health) {
   last_failure_ = health.reason;
   broken_ = true;
   member.in_view = false;
+  member.was_in_view = true;
 }
 
 void JobState::finish_job() {
   state_ = cluster::JobPhase::kFinished;
   reason_ = "all workers are done";
   log_info("job_finished", "all workers are done");
-  save();
-  for (auto& [id, member] : members_.all()) {
-    if (member.waits_for_view) member.answer({.member = id, .over = true}, now_);
-  }
+  log_.save([this](bool /*saved*/) {
+    end_saved_ = true;
+    for (auto& [id, member] : members_.all()) {
+      if (member.waits_for_view) member.answer({.member = id, .over = true}, now_);
+    }
+  });
 }
 
 void JobState::fail_job(const std::string& reason) {

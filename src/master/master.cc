@@ -21,15 +21,23 @@ net::ServiceOptions service_options(const MasterOptions& options) {
 /// The state of the job, behind a lock, with a service and a clock.
 class Master::Impl final : public net::RequestHandler {
  public:
-  explicit Impl(const MasterOptions& options) : state_(options, Deadline::Clock::now()) {
+  explicit Impl(const MasterOptions& options)
+      : log_entry_(options.log_entry),
+        state_(options, Deadline::Clock::now(), [this](const SavedText& changes) TRIREME_REQUIRES(mutex_) {
+          unsaved_ = changes;
+          to_save_.notify_one();
+        }) {
     service_.emplace(service_options(options), *this);
     watch_ = std::jthread([this](const std::stop_token& stop) { watch(stop); });
+    save_ = std::jthread([this](const std::stop_token& stop) { save(stop); });
   }
 
   ~Impl() override {
     watch_.request_stop();
     watch_.join();
     service_.reset();
+    save_.request_stop();
+    save_.join();
   }
 
   const net::Address& address() const { return service_->address(); }
@@ -77,7 +85,7 @@ class Master::Impl final : public net::RequestHandler {
       default:
         fail<InvalidArgument>("the master does not know request kind {}", header.kind);
     }
-    session->reply(header, cluster::Done{});
+    state_.when_saved([session, header] { session->reply(header, cluster::Done{}); });
   }
 
   void on_disconnect(const net::SessionPtr& session, const std::string& /*reason*/) override {
@@ -95,10 +103,31 @@ class Master::Impl final : public net::RequestHandler {
     }
   }
 
+  /// Saves without the lock: members are answered while the store takes its time.
+  void save(const std::stop_token& stop) {
+    net::name_thread("master-save");
+    for (;;) {
+      SavedText changes;
+      {
+        const MutexLock lock(mutex_);
+        to_save_.wait(mutex_, stop, [this]() TRIREME_REQUIRES(mutex_) { return unsaved_.has_value(); });
+        if (stop.stop_requested()) return;
+        changes = *std::exchange(unsaved_, std::nullopt);
+      }
+      const SaveResult result = save_to(log_entry_, changes);
+      const MutexLock lock(mutex_);
+      state_.saved(Deadline::Clock::now(), result);
+    }
+  }
+
+  const MasterLogEntry log_entry_;
   mutable Mutex mutex_;
+  StoppableCondition to_save_;
+  std::optional<SavedText> unsaved_ TRIREME_GUARDED_BY(mutex_);  // what the saving thread has to do next
   JobState state_ TRIREME_GUARDED_BY(mutex_);
   std::optional<net::Service> service_;
   std::jthread watch_;
+  std::jthread save_;
 };
 
 Master::Master(const MasterOptions& options) : impl_(std::make_unique<Impl>(options)) {}
@@ -112,7 +141,7 @@ cluster::JobStatus Master::status() const {
 }
 
 bool Master::over() const {
-  return impl_->ask([](const JobState& keeper) { return keeper.ended(); });
+  return impl_->ask([](const JobState& keeper) { return keeper.over(); });
 }
 
 bool Master::no_members_left() const {

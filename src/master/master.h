@@ -21,14 +21,14 @@ struct MasterOptions {
 };
 
 /// Decides which members take part, checks that all are alive, leases work to asynchronous workers, sums up progress.
-/// It is not on the path of a synchronous step. Threads: one for its service, one for the timer.
+/// It is not on the path of a synchronous step. Threads: one for its service, one for the timer, one that saves.
 ///
 /// A job whose plan is elastic survives the death of members: the remaining ones form the next view, and newcomers
 /// join; replicas of parameters take over from a server that is gone. Any other job ends when a member dies.
 ///
 /// A master that takes over from one that died knows what that one saved; the members find it by themselves. Views are
 /// saved before any member learns of them, so no two masters ever issue the same one. While the store cannot be
-/// reached, the current view does not change.
+/// reached, requests are answered as always, the current view does not change, and nobody is given up.
 class Master {
  public:
   explicit Master(const MasterOptions& options);

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "master/saved_job.h"
 
@@ -9,22 +11,46 @@ namespace trireme::master {
 
 /// Where a master saves what must outlive it. The default saves nothing.
 struct MasterLogEntry {
-  std::string saved = {};                               ///< by an earlier master of this job; empty = this is the first
-  std::function<void(const std::string&)> save = {};    ///< durably. Throws StaleView once another master leads,
-                                                        ///< IoError or Timeout if the store cannot be reached
-  std::function<bool()> leading = [] { return true; };  ///< whether no other master can be deciding now
+  SavedText saved = {};                                     ///< by an earlier master of this job; empty = the first one
+  std::function<void(const SavedText& changes)> save = {};  ///< durably; may block. Throws StaleView once another
+                                                            ///< master leads, IoError or Timeout if the store cannot
+                                                            ///< be reached
+  std::function<bool()> leading = [] { return true; };      ///< whether no other master can be deciding now
 };
 
-/// A master's access to its log: remembers failures and logs each once.
+/// How an attempt to save ended.
+struct SaveResult {
+  bool saved = false;
+  bool lost_leadership = false;  ///< another master leads
+  std::string reason = {};       ///< why it was not saved
+};
+
+/// Saves `changes`; blocks for as long as the store takes.
+SaveResult save_to(const MasterLogEntry& log_entry, const SavedText& changes);
+
+/// What of the job is saved, and what waits for that. Writes the entries that have changed, one write at a time; what
+/// changes meanwhile is in the next one. A value: it has no thread, and the master's lock guards it.
 class MasterLog {
  public:
-  explicit MasterLog(MasterLogEntry log_entry) : log_(std::move(log_entry)) {}
+  using Current = std::function<SavedText()>;                   ///< returns the job as it is now
+  using Write = std::function<void(const SavedText& changes)>;  ///< starts a write, whose end `written` is told
+  using Then = std::function<void(bool saved)>;
 
-  /// Returns false if it failed: try again later.
-  bool save(const SavedJob& job);
+  MasterLog(MasterLogEntry log_entry, Current current, Write write)
+      : log_(std::move(log_entry)), current_(std::move(current)), write_(std::move(write)), saved_(log_.saved) {}
 
-  /// Returns whether the last save failed.
-  bool unsaved() const { return unsaved_; }
+  /// Saves the job as it is when the write starts: now, or after the one in progress. `then` is called when that has
+  /// ended, perhaps before this returns. After a failure everything is saved again, see `retry`.
+  void save(Then then = {});
+
+  /// Calls `then` when all that was to be saved is, or could not be.
+  void when_saved(Then then);
+
+  /// The write in progress has ended.
+  void written(const SaveResult& result);
+
+  /// Starts what could not be saved before; called periodically.
+  void retry() { start(); }
 
   /// Returns whether another master leads: this one makes no more decisions.
   bool lost_leadership() const { return lost_leadership_; }
@@ -32,8 +58,18 @@ class MasterLog {
   bool leading() const { return !lost_leadership_ && log_.leading(); }
 
  private:
-  MasterLogEntry log_;
-  bool unsaved_ = false;
+  void start();
+  void note(const SaveResult& result);
+
+  const MasterLogEntry log_;
+  const Current current_;
+  const Write write_;
+  SavedText saved_;                   // what is certainly in the store
+  std::optional<SavedText> writing_;  // the changes on their way
+  bool due_ = false;                  // there is more to write
+  std::vector<Then> waiting_;         // for the next write
+  std::vector<Then> in_progress_;     // for the one on its way
+  bool troubled_ = false;             // the last write failed
   bool lost_leadership_ = false;
 };
 

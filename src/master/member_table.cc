@@ -96,7 +96,7 @@ std::vector<MemberState> MemberTable::states() const {
 }
 
 void MemberTable::enter(const cluster::ViewInfo& view) {
-  for (auto& [id, member] : members_) member.in_view = false;
+  for (auto& [id, member] : members_) member.in_view = member.was_in_view = false;
   for (const auto* members : {&view.workers, &view.servers}) {
     for (const cluster::MemberInfo& info : *members) {
       members_.at(info.id).info = info;

@@ -21,7 +21,8 @@ struct Member {
   Deadline::Clock::time_point last_heard;
   bool heard = true;  ///< false: a member under another master that has not contacted this one yet
   bool in_view = false;
-  bool done = false;                                                           ///< it has made all steps
+  bool was_in_view = false;  ///< in the current view, until it was given up
+  bool done = false;         ///< it has made all steps
   std::optional<std::pair<net::SessionPtr, net::FrameHeader>> waits_for_view;  ///< the request to answer then
   std::uint64_t last_lease = 0;     ///< the number of its last request for work
   cluster::LeaseReply last_leased;  ///< and the answer, in case it asks again

@@ -23,8 +23,22 @@ struct SavedJob {
   nlohmann::json result;
 };
 
-/// Convert to text for a Store, and back. Throws Corrupt if the text was not made by `to_text`.
-std::string to_text(const SavedJob& job);
-SavedJob parse_saved_job(const std::string& text);
+/// The same as text for a Store. Leases change all the time and the rest hardly ever, so each has an entry of its own.
+struct SavedText {
+  std::string job;     ///< all but the leases; empty = nothing is saved, or it has not changed
+  std::string leases;  ///< likewise
+
+  bool empty() const { return job.empty() && leases.empty(); }
+
+  /// Returns what is new here since `before`.
+  SavedText changes_since(const SavedText& before) const;
+
+  /// Takes over what has changed.
+  void apply(const SavedText& changes);
+};
+
+/// Convert to text, and back. Throws Corrupt if the text was not made by `to_text`.
+SavedText to_text(const SavedJob& job);
+SavedJob parse_saved_job(const SavedText& text);
 
 }  // namespace trireme::master

@@ -88,7 +88,9 @@ HeldShards::HeldShards(std::shared_ptr<const Tables> tables, const cluster::View
     const cluster::ShardPlace& place = view.shards[number];
     if (place.primary != self && place.replica != self) continue;
     std::shared_ptr<Shard>& shard = by_number_[number];
-    if (before != nullptr && before->view_.shards[number].born == place.born) shard = before->by_number_[number];
+    // As another member it has no claim to what it held: others may have moved on without it.
+    const bool kept = before != nullptr && before->self_ == self && before->view_.shards[number].born == place.born;
+    if (kept) shard = before->by_number_[number];
     if (!shard) shard = std::make_shared<Shard>(tables_->layout(), number, tables_->policy());
     held_.push_back(shard);
     if (place.primary == self && place.replica != 0) {

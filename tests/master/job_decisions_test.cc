@@ -15,9 +15,10 @@ using ::testing::HasSubstr;
 /// A job and the connections of those who want to take part.
 struct JobDecisionsTest : ::testing::Test {
   JobState& job(JobShape shape, MasterLogEntry log = {}) {
-    log.save = [this](const std::string& text) {
+    log.save = [this](const SavedText& changes) {
       if (store_fails) throw IoError("the disk is full");
-      saved = text;
+      saved.apply(changes);
+      writes.push_back(changes);
     };
     state = std::make_unique<JobState>(MasterOptions{.service = {}, .shape = shape, .hang_after = 1h, .log_entry = log},
                                        now);
@@ -72,7 +73,8 @@ struct JobDecisionsTest : ::testing::Test {
 
   const Deadline::Clock::time_point now = Deadline::Clock::now();
   bool store_fails = false;
-  std::string saved;
+  SavedText saved;
+  std::vector<SavedText> writes;
   std::vector<std::shared_ptr<RecordingSession>> sessions;
   std::unique_ptr<JobState> state;
 };
@@ -113,7 +115,7 @@ TEST_F(JobDecisionsTest, ViewIsNotGivenOutBeforeItIsSaved) {
   store_fails = false;
   state->tick(now);
   EXPECT_EQ(worker.take<cluster::JoinReply>().view.view, 1);
-  EXPECT_NE(saved, "");
+  EXPECT_NE(saved.job, "");
 }
 
 TEST_F(JobDecisionsTest, LostWorkerEndsAJobThatIsNotElastic) {
@@ -252,6 +254,102 @@ TEST_F(JobDecisionsTest, WorkIsNotLeasedToAMemberThatWaitsForAView) {
   EXPECT_FAILS(state->lease(now, {.member = 2, .view = 1, .number = 1}), StaleView, "rejoin");
 }
 
+TEST_F(JobDecisionsTest, LeasesAreSavedApartFromTheRestAndOnlyIfTheyChanged) {
+  start_leased();
+  state->tick(now);
+  writes.clear();
+  const auto range = state->lease(now, {.member = 1, .view = 1, .number = 1}).range;
+  state->tick(now);
+  ASSERT_EQ(writes.size(), 1);
+  EXPECT_EQ(writes[0].job, "");
+  EXPECT_THAT(writes[0].leases, HasSubstr(nlohmann::json(range).dump()));
+  state->lease(now, {.member = 1, .view = 1, .number = 2, .held = {range}, .more = false});
+  state->tick(now);
+  EXPECT_EQ(writes.size(), 1) << "nothing has changed";
+  state->stop({.reason = "enough"});
+  EXPECT_NE(writes.back().job, "");
+}
+
+TEST_F(JobDecisionsTest, EverythingIsSavedAgainAfterAFailure) {
+  start_leased();
+  store_fails = true;
+  state->stop({.reason = "enough"});
+  store_fails = false;
+  writes.clear();
+  state->tick(now);
+  ASSERT_EQ(writes.size(), 1);
+  EXPECT_NE(writes[0].job, "");
+  EXPECT_NE(writes[0].leases, "") << "nobody knows what of it arrived";
+}
+
+TEST_F(JobDecisionsTest, ViewThatLosesAMemberWhileItIsSavedIsNotGivenOut) {
+  std::vector<SavedText> started;
+  state = std::make_unique<JobState>(
+      MasterOptions{
+          .service = {}, .shape = {.workers = 2, .servers = 0}, .log_entry = {.save = [](const SavedText&) {}}},
+      now, [&](const SavedText& changes) { started.push_back(changes); });
+  RecordingSession& first = join_worker(0);
+  join_worker(1);
+  ASSERT_EQ(started.size(), 1) << "the first view is on its way to the store";
+  state->disconnected(now, 2);
+  state->saved(now, {.saved = true});
+  EXPECT_EQ(first.answers(), 0);
+  ASSERT_EQ(started.size(), 2) << "the store learns that there is no view yet";
+  state->saved(now, {.saved = true});
+  RecordingSession& again = join_worker(1);
+  ASSERT_EQ(started.size(), 3);
+  EXPECT_EQ(again.answers(), 0);
+  state->saved(now, {.saved = true});
+  EXPECT_EQ(first.take<cluster::JoinReply>().view.view, 1);
+  EXPECT_EQ(again.take<cluster::JoinReply>().member, 3);
+}
+
+TEST_F(JobDecisionsTest, ServerThatComesBackBeforeTheNextViewKeepsItsShards) {
+  job({.workers = 1, .servers = 1});
+  join(Role::kServer, 0);
+  join_worker(0);
+  state->set_plan(now, elastic_plan());
+  lose(1);
+  EXPECT_TRUE(beat(1).expelled);
+  RecordingSession& server = join(Role::kServer, 0, {.member = 1});
+  RecordingSession& worker = join(Role::kWorker, 0, {.member = 2, .view = 1});
+  EXPECT_EQ(server.take<cluster::JoinReply>().member, 1);
+  const auto view = worker.take<cluster::JoinReply>().view;
+  EXPECT_EQ(view.view, 2);
+  for (const cluster::ShardPlace& place : view.shards) EXPECT_EQ(place, (cluster::ShardPlace{.primary = 1, .born = 1}));
+}
+
+TEST_F(JobDecisionsTest, ServerThatComesBackAfterTheNextViewIsANewMember) {
+  job({.workers = 1, .servers = 2, .replicas = 1});
+  join(Role::kServer, 0);
+  join(Role::kServer, 1);
+  join_worker(0);
+  state->set_plan(now, elastic_plan());
+  lose(1);
+  join(Role::kWorker, 0, {.member = 3, .view = 1});
+  RecordingSession& server = join(Role::kServer, 0, {.member = 1});
+  join(Role::kWorker, 0, {.member = 3, .view = 2});
+  EXPECT_EQ(server.take<cluster::JoinReply>().member, 4);
+}
+
+TEST_F(JobDecisionsTest, LaunchIsRandomAndTheSameForAllMembersAndForASuccessor) {
+  job({.workers = 2, .servers = 0});
+  RecordingSession& first = join_worker(0);
+  RecordingSession& second = join_worker(1);
+  const std::string launch = first.take<cluster::JoinReply>().launch;
+  EXPECT_NE(launch, "");
+  EXPECT_EQ(second.take<cluster::JoinReply>().launch, launch);
+
+  job({.workers = 2, .servers = 0}, {.saved = SavedText(saved)});
+  state->set_plan(now, elastic_plan());
+  for (const cluster::MemberId member : {1, 2}) beat(member);
+  join(Role::kWorker, 0, {.member = 1, .view = 1});
+  EXPECT_EQ(join(Role::kWorker, 1, {.member = 2, .view = 1}).take<cluster::JoinReply>().launch, launch);
+
+  job({.workers = 1, .servers = 0});
+  EXPECT_NE(join_worker(0).take<cluster::JoinReply>().launch, launch) << "another launch, perhaps of the same run";
+}
+
 TEST_F(JobDecisionsTest, ScalingDownReleasesWaitingWorkers) {
   job({.workers = 2, .servers = 0});
   RecordingSession& worker = join_worker(1);
@@ -273,8 +371,7 @@ TEST_F(JobDecisionsTest, SuccessorContinuesFromTheSavedState) {
   start_workers(2);
   state->set_plan(now, elastic_plan());
   state->stop({.reason = "enough"});
-  const std::string text = saved;
-  job({.workers = 2, .servers = 0}, {.saved = text});
+  job({.workers = 2, .servers = 0}, {.saved = SavedText(saved)});
   const auto status = state->status(now);
   EXPECT_EQ(status.state, JobPhase::kRunning);
   EXPECT_EQ(status.view, 1);

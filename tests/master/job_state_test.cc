@@ -239,10 +239,10 @@ TEST_F(JobStateTest, MemberThatDoesNotReturnAfterASuspensionIsGivenUp) {
 }
 
 TEST_F(JobStateTest, MembersGetTimeToFindTheNextMaster) {
-  std::string saved;
+  SavedText saved;
   const auto with_log = [&] {
     MasterOptions all = options({.workers = 2});
-    all.log_entry = {.saved = saved, .save = [&](const std::string& job) { saved = job; }};
+    all.log_entry = {.saved = saved, .save = [&](const SavedText& changes) { saved.apply(changes); }};
     return all;
   };
   job_.emplace(with_log(), now_);
@@ -256,6 +256,41 @@ TEST_F(JobStateTest, MembersGetTimeToFindTheNextMaster) {
   EXPECT_EQ(beat(0).regroup, Regroup::kNo);
   pass(100ms, {0});
   EXPECT_EQ(beat(0).regroup, Regroup::kNow) << "worker 1 never came";
+}
+
+TEST_F(JobStateTest, MasterThatDoesNotLeadGivesUpNobody) {
+  bool leading = true;
+  MasterOptions all = options({.workers = 2});
+  all.log_entry.leading = [&] { return leading; };
+  job_.emplace(all, now_);
+  for (const std::uint32_t slot : {0u, 1u}) join(slot);
+  job_->set_plan(now_, plan_);
+  leading = false;
+  pass(10min, {0});  // the store is away, and worker 1 has lost its way to this master
+  job_->disconnected(now_, sessions_[0]->id());
+  EXPECT_FALSE(beat(1).expelled);
+  EXPECT_FALSE(job_->heartbeat(now_, 77, {.member = 4711}).expelled) << "another master may know it";
+  EXPECT_EQ(beat(0).regroup, Regroup::kNo);
+  leading = true;
+  pass(10s, {0, 1});
+  EXPECT_EQ(beat(0).regroup, Regroup::kNo);
+  EXPECT_EQ(job_->status(now_).view, 1u);
+}
+
+TEST_F(JobStateTest, MemberThatDiedWhileTheMasterDidNotLeadIsGivenUpAfterwards) {
+  bool leading = true;
+  MasterOptions all = options({.workers = 2});
+  all.log_entry.leading = [&] { return leading; };
+  job_.emplace(all, now_);
+  for (const std::uint32_t slot : {0u, 1u}) join(slot);
+  job_->set_plan(now_, plan_);
+  leading = false;
+  job_->disconnected(now_, sessions_[1]->id());
+  pass(10min, {0});
+  EXPECT_EQ(beat(0).regroup, Regroup::kNo);
+  leading = true;
+  pass(100ms, {0});
+  EXPECT_EQ(beat(0).regroup, Regroup::kNow);
 }
 
 TEST_F(JobStateTest, ASlowWorkerIsNamedOnceItsPaceHasSettled) {

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/error.h"
 #include "cluster/membership.h"
 #include "master/master.h"
 #include "tests/support/eventually.h"
@@ -18,11 +19,14 @@ constexpr auto kAsksEvery = 20ms;  // at least: how often a member without a mas
 /// A job of one worker, which is told nothing but where to ask for the master.
 class Takeover : public ::testing::Test {
  protected:
-  void start_master() {
+  void start_master(
+      std::uint16_t port = 0, std::function<bool()> leading = [] { return true; }) {
     auto next = std::make_unique<Master>(
-        MasterOptions{.service = {.listener = {.name = "master", .secret = kSecret}},
+        MasterOptions{.service = {.listener = {.name = "master", .port = port, .secret = kSecret}},
                       .shape = {.workers = 1, .servers = 0},
-                      .log_entry = {.saved = saved_, .save = [this](const std::string& job) { saved_ = job; }}});
+                      .log_entry = {.saved = saved(),
+                                    .save = [this](const SavedText& changes) { save(changes); },
+                                    .leading = std::move(leading)}});
     const std::lock_guard lock(mutex_);
     address_ = next->address();
     master_ = std::move(next);
@@ -40,6 +44,8 @@ class Takeover : public ::testing::Test {
     return {.find_master =
                 [this] {
                   const std::lock_guard lock(mutex_);
+                  ++asked_;
+                  if (store_away_) throw IoError("the store is out of reach");
                   if (!address_) ++asked_in_vain_;
                   return address_;
                 },
@@ -53,14 +59,82 @@ class Takeover : public ::testing::Test {
     return eventually([&] { return master_->status().clocks == std::vector<Step>{clock}; });
   }
 
-  std::string saved_;  // by whichever master lives
+  SavedText saved() {
+    const std::lock_guard lock(mutex_);
+    return saved_;
+  }
+
+  /// What a store does that takes long at times.
+  void save(const SavedText& changes) {
+    ++saves_;
+    EXPECT_TRUE(eventually([&] { return !store_stalls_; }));
+    const std::lock_guard lock(mutex_);
+    saved_.apply(changes);
+  }
+
   std::mutex mutex_;
-  std::optional<net::Address> address_;  // guarded by mutex_
+  SavedText saved_;                         // by whichever master lives; guarded by mutex_
+  std::atomic<bool> store_stalls_ = false;  // whoever saves waits
+  std::atomic<bool> store_away_ = false;    // nobody can ask it for the master
+  std::atomic<int> saves_ = 0;              // begun
+  std::atomic<int> asked_ = 0;              // for the address of a master
+  std::optional<net::Address> address_;     // guarded by mutex_
   std::unique_ptr<Master> master_;
   net::EventLoop loop_{"members"};
   std::atomic<int> regroups_ = 0;
-  std::atomic<int> asked_in_vain_ = 0;  // for the address of a master
+  std::atomic<int> asked_in_vain_ = 0;  // while there was none
 };
+
+TEST_F(Takeover, StoreThatTakesLongDelaysNoHeartbeat) {
+  start_master();
+  cluster::Membership member(loop_, member_options(),
+                             {.on_regroup = [this](View, cluster::Regroup, const std::string&) { ++regroups_; }});
+  member.set_plan({.steps = 100, .steps_per_epoch = 100, .batch = 8, .elastic = true, .strategy = "allreduce"});
+  const int asked = asked_;
+  const int saves = saves_;
+  store_stalls_ = true;
+  auto asks = std::async(std::launch::async, [&] { member.request_stop("enough"); });
+  ASSERT_TRUE(eventually([&] { return saves_ > saves; }));
+  constexpr auto kBeats = static_cast<Step>(2 * kAnswerWithin / kAsksEvery);  // take longer than an answer may
+  for (Step clock = 1; clock <= kBeats; ++clock) {
+    member.report({.clock = clock});
+    ASSERT_TRUE(hears(clock));
+  }
+  EXPECT_EQ(asks.wait_for(0s), std::future_status::timeout) << "what is asked for is saved before it is confirmed";
+  EXPECT_EQ(asked_, asked) << "nobody has lost the master";
+  store_stalls_ = false;
+  asks.get();
+  EXPECT_TRUE(parse_saved_job(saved()).stop);
+  EXPECT_EQ(regroups_, 0);
+}
+
+TEST_F(Takeover, MasterIsFoundWhereItWasWhileTheStoreIsAway) {
+  start_master();
+  cluster::Membership member(loop_, member_options(),
+                             {.on_regroup = [this](View, cluster::Regroup, const std::string&) { ++regroups_; }});
+  member.set_plan({.steps = 100, .steps_per_epoch = 100, .batch = 8, .elastic = true, .strategy = "allreduce"});
+  store_away_ = true;
+  const std::uint16_t port = master_->address().port;
+  end_master();  // with which the connection ends
+  start_master(port);
+  member.report({.clock = 1});
+  EXPECT_TRUE(hears(1));
+  EXPECT_EQ(regroups_, 0);
+}
+
+TEST_F(Takeover, MembersLeaveAMasterThatHasLostTouchWithTheStoreForTheOneThatLeads) {
+  std::atomic<bool> first_leads = true;
+  start_master(0, [&] { return first_leads.load(); });
+  cluster::Membership member(loop_, member_options(),
+                             {.on_regroup = [this](View, cluster::Regroup, const std::string&) { ++regroups_; }});
+  member.set_plan({.steps = 100, .steps_per_epoch = 100, .batch = 8, .elastic = true, .strategy = "allreduce"});
+  first_leads = false;
+  const auto former = std::move(master_);  // does not know of the other, and answers as always
+  start_master();
+  member.report({.clock = 1});
+  EXPECT_TRUE(hears(1));
+  EXPECT_EQ(regroups_, 0);
+}
 
 TEST_F(Takeover, MembersWaitLongerThanAnAnswerForTheNextMaster) {
   start_master();

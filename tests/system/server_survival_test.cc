@@ -97,6 +97,19 @@ TEST_F(ServerSurvival, ContinuesAfterAServerIsSuspended) {
   expect_undisturbed(stopped(job));
 }
 
+TEST_F(ServerSurvival, OnlyServerSuspended_KeepsItsShards) {
+  Program job(folder_, trireme(flags("run", "2")));
+  ASSERT_GT(worker(job, 1), 0) << job.err();
+  const pid_t victim = server(job, 0);
+  ::kill(victim, SIGSTOP);
+  ASSERT_TRUE(logs("run", {"member_lost", {{"member", "server 0"}, {"cause", "hangs"}}}));
+  ::kill(victim, SIGCONT);  // nobody else could take over what it holds
+  ASSERT_TRUE(reaches_view("run", 2));
+  EXPECT_THAT(master_log("run"), HasEvent("server_readmitted"));
+  EXPECT_THAT(master_log("run"), Not(HasEvent("shards_lost")));
+  expect_undisturbed(stopped(job));
+}
+
 TEST_F(ServerSurvival, ScalesServersUpAndDown) {
   Program job(folder_, trireme(flags("run", "2", "5", {"--servers", "2"})));
   ASSERT_GT(worker(job, 1), 0) << job.err();
@@ -138,6 +151,25 @@ TEST_F(ServerSurvival, ResumesAfterAllProcessesAreKilled) {
   };
   expect_undisturbed(resume("run", {"--servers", "3"}));
   expect_undisturbed(resume("other", {"--strategy", "allreduce"}));
+}
+
+/// Out of step: the master leases the work.
+class AsyncSurvival : public DisturbedJob {
+ protected:
+  AsyncSurvival() : DisturbedJob({"--strategy", "ps", "--consistency", "asp", "--checkpoint-every", "0"}) {}
+};
+
+TEST_F(AsyncSurvival, MasterSuspended_NoLeaseIsLostAndTheJobEnds) {
+  if (!store::sqlite_store_available()) GTEST_SKIP() << "built without SQLite";
+  Program job(folder_, trireme(flags("run", "2", "5", {"--trace-steps"})));
+  ASSERT_GT(member(job, "run", 1, "servers_attached"), 0) << job.err();
+  const pid_t suspended = master(job);
+  ::kill(suspended, SIGSTOP);
+  for (const char* process : {"worker-0", "worker-1"}) ASSERT_TRUE(logs("run", "master_lost", process));
+  ::kill(suspended, SIGCONT);  // requests that nobody waits for any more are still in its buffers
+  ASSERT_TRUE(advances("run", 50));
+  const Outcome outcome = stopped(job);
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
 }
 
 }  // namespace
