@@ -126,7 +126,7 @@ void add_resume(CLI::App& app, Action& action) {
       "Flags that are not given are those of the run. The number of workers and the strategy may change.\n"
       "Example: trireme resume runs/first --workers 4");
   command->callback([command, flags, run, &action] {
-    const auto folder = observe::RunFolder::open(*run);
+    const auto folder = observe::RunFolder::reopen(*run);  // held until the run has ended
     if (!std::filesystem::exists(folder.config())) {
       fail<InvalidArgument>("{} holds no run of 'trireme train': there is no config.toml", *run);
     }

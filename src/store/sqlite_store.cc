@@ -20,8 +20,8 @@ std::unique_ptr<Store> open_sqlite_store(const std::filesystem::path& path, std:
 #include <atomic>
 #include <thread>
 
+#include "base/lock_file.h"
 #include "base/mutex.h"
-#include "store/lock_file.h"
 #include "store/sqlite_database.h"
 
 namespace trireme::store {

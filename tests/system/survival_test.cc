@@ -12,6 +12,7 @@
 namespace trireme::system_test {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -89,6 +90,39 @@ TEST_F(Survival, ContinuesAfterTheMasterIsKilled) {
   ASSERT_TRUE(logs("run", "job_taken_over"));
   ASSERT_TRUE(logs("run", "master_found", "worker-1"));
   ASSERT_TRUE(killed_and_replaced(job, "run", "worker", 1));  // it is in charge
+  expect_undisturbed(stopped(job));
+}
+
+TEST_F(Survival, ContinuesAfterTheMasterHangs) {
+  if (!store::sqlite_store_available()) GTEST_SKIP() << "built without SQLite";
+  Program job(folder_, trireme(flags("run", "2", "5", {"--trace-steps"})));
+  ASSERT_GT(member(job, "run", 1, "group_formed"), 0);
+  const pid_t first = master(job);
+  ASSERT_GT(first, 0);
+  ::kill(first, SIGSTOP);
+  ASSERT_TRUE(logs("run", "job_taken_over"));
+  EXPECT_TRUE(is_gone(first));
+  ASSERT_TRUE(logs("run", "master_found", "worker-1"));
+  ASSERT_TRUE(advances("run", 20));
+  EXPECT_EQ(views("run"), 1u) << "the training did not notice";
+  ASSERT_TRUE(killed_and_replaced(job, "run", "worker", 1));  // it is in charge
+  expect_undisturbed(stopped(job));
+}
+
+TEST_F(Survival, ARunThatGoesOnIsLeftAlone) {
+  const std::string run = (folder_ / "run").string();
+  Program job(folder_, trireme(flags("run", "1")));
+  ASSERT_GT(member(job, "run", 0, "group_formed"), 0);
+  const std::string who = "pid " + std::to_string(job.pid()) + " on ";
+  const std::string secret = read_file(folder_ / "run/secret");
+  Flags again = flags("run", "1", "5", {"--overwrite"});
+  for (const Flags& second : {Flags{"resume", run}, again, Flags{"run", "--out", run, "--overwrite", "--", "true"}}) {
+    const Outcome outcome = run_trireme(folder_, second);
+    EXPECT_GT(outcome.status, 0) << second.front();
+    EXPECT_THAT(outcome.err, AllOf(HasSubstr("a run that is going on"), HasSubstr(who))) << second.front();
+  }
+  EXPECT_EQ(read_file(folder_ / "run/secret"), secret);
+  EXPECT_FALSE(status("run").is_null());
   expect_undisturbed(stopped(job));
 }
 
