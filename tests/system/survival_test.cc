@@ -1,6 +1,8 @@
 // Whole jobs whose processes are killed, stopped and changed in number: they go on by themselves, and end with the
 // parameters of a run in which nothing happened.
 
+#include <fstream>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -142,6 +144,39 @@ TEST_F(Survival, ResumesAfterAllProcessesAreKilled) {
                                              "--step-ms", "0", "--steps", "1500"}));
     EXPECT_THAT(log(run, "worker-0"), HasEvent("resumed_from_checkpoint"));
   }
+}
+
+TEST_F(Survival, ResumesFromAnOlderCheckpointIfTheNewestIsDamaged) {
+  const std::string run = (folder_ / "run").string();
+  Flags first = flags("run", "2", "0");
+  *std::ranges::find(first, "1000000") = "600";  // one every 200
+  ASSERT_EQ(run_trireme(folder_, first).status, 0);
+  const auto flip_a_bit = [&](const std::string& step) {
+    for (const auto& entry : std::filesystem::directory_iterator(folder_ / "run/checkpoints" / step)) {
+      if (entry.path().extension() != ".bin") continue;
+      std::fstream file(entry.path(), std::ios::binary | std::ios::in | std::ios::out);
+      file.seekg(100);
+      const int byte = file.get();
+      file.seekp(100).put(static_cast<char>(byte ^ 1));
+    }
+  };
+  flip_a_bit("step-000000600");
+  const Flags again{"resume", run, "--json", "--step-ms", "0", "--steps", "700"};
+  const Outcome outcome = run_trireme(folder_, again);
+  EXPECT_THAT(outcome.err, HasSubstr("the checkpoint of step 600 is damaged"));
+  EXPECT_THAT(log("run", "worker-0"), HasEvent("checkpoint_unusable", {{"step", 600}}));
+  EXPECT_THAT(log("run", "worker-0"), HasEvent("resumed_from_checkpoint", {{"step", 400}}));
+  expect_undisturbed(outcome);
+  EXPECT_EQ(run_trireme(folder_, {"ckpt", "verify", run, "--step", "600"}).status, 0) << "it was written again";
+
+  Flags back = again;
+  back.insert(back.end(), {"--from", "400"});
+  const Outcome from_400 = run_trireme(folder_, back);
+  EXPECT_THAT(from_400.err, HasSubstr("step-000000600.aside"));
+  EXPECT_THAT(log("run", "worker-0"), HasEvent("resumed_from_checkpoint", {{"step", 400}}));
+  expect_undisturbed(from_400);
+  back.back() = "401";
+  EXPECT_THAT(run_trireme(folder_, back).err, HasSubstr("no checkpoint of step 401"));
 }
 
 TEST_F(Survival, StopLeavesACompleteCheckpoint) {
