@@ -87,6 +87,7 @@ void Membership::find_next_master(const std::shared_ptr<net::Connection>& lost, 
   const MutexLock one_search(search_mutex_);
   if (connection() != lost) return;  // another thread has found it
   if (lost) log_warn("master_lost", "lost the master; looking for its successor", {{"reason", reason}});
+  std::string last_problem = reason;
   while (!deadline.passed() && !closing_.load()) {
     try {
       if (const auto address = options_.find_master()) {
@@ -97,12 +98,18 @@ void Membership::find_next_master(const std::shared_ptr<net::Connection>& lost, 
         connection_ = std::move(next);
         return;
       }
+    } catch (const Corrupt& problem) {  // the next master will write its own
+      if (std::exchange(last_problem, problem.what()) != problem.what()) {
+        log_warn("master_address_invalid", "the store has no valid address of the master; will ask again",
+                 {{"reason", problem.what()}});
+      }
     } catch (const Error& problem) {  // the master, or the store, is not up yet
+      last_problem = problem.what();
       log_debug("no_master_yet", "no master yet", {{"reason", problem.what()}});
     }
     std::this_thread::sleep_for(20ms);
   }
-  fail<PeerLost>("no master took over within {:.0f} s: {}", seconds(deadline.allowed()), reason);
+  fail<PeerLost>("no master took over within {:.0f} s: {}", seconds(deadline.allowed()), last_problem);
 }
 
 JoinReply Membership::join(JoinRequest request, std::chrono::milliseconds within) {

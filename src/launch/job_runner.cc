@@ -134,7 +134,8 @@ class JobRunner {
 
  private:
   void begin() {
-    for (const char* leftover : {"master.db", "master.db-wal", "master.db-shm", "master.db.lock"}) {
+    for (const char* leftover :
+         {"master.db", "master.db-wal", "master.db-shm", "master.db.lock", "master.db.reserve"}) {
       std::filesystem::remove(folder_.path() / leftover);  // of an earlier launch in this folder
     }
     write_secret();
@@ -372,6 +373,13 @@ class JobRunner {
     say(fmt::format("{} steps of {} samples, strategy {}", status.plan.steps, status.plan.batch, status.plan.strategy));
   }
 
+  /// Prints what the job waits for when that has changed: the progress line may be too short for it.
+  void tell_wait(const JobStatus& status) {
+    const std::string reason = status.state == JobPhase::kWaiting ? status.reason : "";
+    if (reason == std::exchange(told_wait_, reason) || reason.empty()) return;
+    say(reason);
+  }
+
   /// Prints the stragglers when they have changed.
   void tell_stragglers(const JobStatus& status) {
     std::set<std::uint32_t> slow;
@@ -393,6 +401,7 @@ class JobRunner {
       status_ = status;
       notice_end(status);
       tell_plan(status);
+      tell_wait(status);
       tell_stragglers(status);
       // A program that has not sent its plan has nothing to show.
       const bool silent = status.state == JobPhase::kRunning && status.plan.steps == 0 && status.now.step == 0;
@@ -443,6 +452,7 @@ class JobRunner {
   bool stopped_ = false;   // the processes were told to
   bool ending_ = false;
   bool plan_told_ = false;
+  std::string told_wait_;              // what the job was reported to wait for
   std::set<std::uint32_t> told_slow_;  // workers reported as slow
   std::string failure_;
   JobOutcome outcome_;

@@ -59,6 +59,7 @@ class JobState {
   }
   std::uint32_t most_workers() const { return std::min(plan_->lanes, wanted_workers_); }  // at least one lane each
   LeasePlan lease_plan() const;
+  std::string describe_state() const;
 
   void take_over(const SavedJob& saved);
   bool save(const cluster::ViewInfo& view);
@@ -75,6 +76,7 @@ class JobState {
   bool regroups() const { return decision_.kind == ViewDecision::Kind::kRegroup; }
   bool others_wait() const;
   void wait_for_members();
+  void wait_to_save();
   void form_view(std::vector<cluster::MemberId> workers, std::string because);
   void end_gathering();
   void heed_reports(cluster::MemberId from, const cluster::ShardReports& told);

@@ -88,6 +88,15 @@ void JobState::wait_for_members() {
             {"reason", decision_.reason}});
 }
 
+/// The next view is given out once it is saved, which is tried with every tick; until then the job stands still. There
+/// is no limit to that: somebody has to make room, or to repair the store.
+void JobState::wait_to_save() {
+  if (view_.view == 0 || log_.lost_leadership()) return;
+  state_ = cluster::JobPhase::kWaiting;
+  waiting_since_ = now_;
+  reason_ = fmt::format("view {} cannot begin", view_.view + 1);
+}
+
 void JobState::form_view(std::vector<cluster::MemberId> workers,
                          std::string because) {  // copies, because decision_ is reset here
   if (options_.max_views > 0 && view_.view >= options_.max_views) {
@@ -106,7 +115,7 @@ void JobState::form_view(std::vector<cluster::MemberId> workers,
   const bool rebalanced = same_workers && !lane_costs_.empty();
   if (same_workers) next.lane_costs = rebalanced ? lane_costs_ : view_.lane_costs;
   place_shards(next, view_, members_, server_target());
-  if (!save(next)) return;
+  if (!save(next)) return wait_to_save();
   view_ = std::move(next);
   members_.enter(view_);
   broken_ = false;
@@ -170,7 +179,8 @@ void JobState::tick(Time now) {
   now_ = now;
   notice_own_absence();
   if (state_ == cluster::JobPhase::kGathering && now_ - started_ > options_.gather_within) end_gathering();
-  if (state_ == cluster::JobPhase::kWaiting && now_ - waiting_since_ > options_.wait_for_members) {
+  const bool waits_for_others = state_ == cluster::JobPhase::kWaiting && !log_.unsaved();
+  if (waits_for_others && now_ - waiting_since_ > options_.wait_for_members) {
     fail_job(fmt::format("nobody came within {:.0f} s: {}", seconds(options_.wait_for_members), decision_.reason));
   }
   if (broken_ && !plan_ && !plan_is_due()) return fail_job(last_failure_);

@@ -9,7 +9,8 @@ bool MasterLog::save(const SavedJob& job) {
   if (!log_.save) return true;
   try {
     log_.save(to_text(job));
-    unsaved_ = false;
+    if (!problem_.empty()) log_info("state_saved", "the state of the job could be saved again");
+    problem_.clear();
     return true;
   } catch (const StaleView& other) {
     if (!lost_leadership_)
@@ -17,9 +18,9 @@ bool MasterLog::save(const SavedJob& job) {
                 {{"reason", other.what()}});
     lost_leadership_ = true;
   } catch (const Error& problem) {
-    if (!unsaved_)
+    if (problem_.empty())
       log_error("state_not_saved", "cannot save the state of the job; will try again", {{"reason", problem.what()}});
-    unsaved_ = true;
+    problem_ = problem.what();
   }
   return false;
 }

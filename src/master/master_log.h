@@ -24,7 +24,10 @@ class MasterLog {
   bool save(const SavedJob& job);
 
   /// Returns whether the last save failed.
-  bool unsaved() const { return unsaved_; }
+  bool unsaved() const { return !problem_.empty(); }
+
+  /// Returns why it did; empty if it did not.
+  const std::string& problem() const { return problem_; }
 
   /// Returns whether another master leads: this one makes no more decisions.
   bool lost_leadership() const { return lost_leadership_; }
@@ -33,7 +36,7 @@ class MasterLog {
 
  private:
   MasterLogEntry log_;
-  bool unsaved_ = false;
+  std::string problem_;
   bool lost_leadership_ = false;
 };
 
