@@ -29,6 +29,29 @@ CheckpointEntry look_at(const std::filesystem::path& folder, Step step, FileSyst
   return entry;
 }
 
+struct Tried {
+  bool sound = false;        // one of them was
+  std::string last_problem;  // of those that were not
+};
+
+/// Offers the checkpoints to `use`, the newest first, until one is not damaged.
+Tried try_newest_first(const std::filesystem::path& folder, const std::function<void(const Checkpoint&)>& use) {
+  Tried tried;
+  for (const CheckpointEntry& entry : list_checkpoints(folder) | std::views::reverse) {
+    if (entry.state == CheckpointEntry::State::kIncomplete) continue;
+    try {
+      use(Checkpoint::open(entry.folder));
+      tried.sound = true;
+      return tried;
+    } catch (const Corrupt& problem) {
+      log_warn("checkpoint_unusable", "passed over a checkpoint: it is damaged, an older one is tried",
+               {{"step", entry.step}, {"reason", problem.what()}});
+      tried.last_problem = problem.what();
+    }
+  }
+  return tried;
+}
+
 }  // namespace
 
 std::vector<CheckpointEntry> list_checkpoints(const std::filesystem::path& folder, FileSystem& files) {
@@ -41,16 +64,20 @@ std::vector<CheckpointEntry> list_checkpoints(const std::filesystem::path& folde
 }
 
 std::optional<std::filesystem::path> latest_complete(const std::filesystem::path& folder) {
-  for (const CheckpointEntry& entry : list_checkpoints(folder) | std::views::reverse) {
-    if (entry.state == CheckpointEntry::State::kIncomplete) continue;
-    try {
-      Checkpoint::open(entry.folder);
-      return entry.folder;
-    } catch (const Corrupt& problem) {
-      log_warn("checkpoint_unusable", "passed over a checkpoint", {{"step", entry.step}, {"reason", problem.what()}});
-    }
+  std::optional<std::filesystem::path> newest;
+  try_newest_first(folder, [&](const Checkpoint& checkpoint) { newest = checkpoint.folder(); });
+  return newest;
+}
+
+bool read_newest(const std::filesystem::path& folder, const std::function<void(const Checkpoint&)>& read) {
+  const Tried tried = try_newest_first(folder, read);
+  if (!tried.sound && !tried.last_problem.empty()) {
+    fail<Corrupt>(
+        "no checkpoint in {} can be used; of the oldest: {}. To begin anew: trireme train --overwrite, or another "
+        "--out",
+        folder.string(), tried.last_problem);
   }
-  return std::nullopt;
+  return tried.sound;
 }
 
 Located locate(const std::filesystem::path& path) {

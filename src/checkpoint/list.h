@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,6 +11,8 @@
 #include "checkpoint/format.h"
 
 namespace trireme::checkpoint {
+
+class Checkpoint;
 
 /// A step folder, as described by its manifest.
 struct CheckpointEntry {
@@ -40,6 +43,11 @@ std::vector<CheckpointEntry> list_checkpoints(const std::filesystem::path& folde
 /// Returns the step folder of the newest checkpoint whose manifest, indexes and file lengths are valid; nullopt if
 /// there is none. Skips a newer one that is damaged, with a warning in the log that says why. Throws IoError.
 std::optional<std::filesystem::path> latest_complete(const std::filesystem::path& folder);
+
+/// Calls `read` with the newest checkpoint that can be opened; if it throws Corrupt, with the one before that, and so
+/// on. The log says of each that was passed over why. Returns false if there is no checkpoint; throws Corrupt if there
+/// are some and none is sound, IoError, and what else `read` throws.
+bool read_newest(const std::filesystem::path& folder, const std::function<void(const Checkpoint&)>& read);
 
 /// The folder of steps, and the step folder if `path` named one. `path` may be a run's folder, its `checkpoints`
 /// folder, or a step folder in there; `locate` throws InvalidArgument if it is none of them.

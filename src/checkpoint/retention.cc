@@ -59,4 +59,19 @@ void remove_checkpoint(FileSystem& files, const std::filesystem::path& folder) {
   if (empty) files.remove(folder);
 }
 
+std::vector<std::filesystem::path> set_aside_after(FileSystem& files, const std::filesystem::path& folder, Step step) {
+  const std::vector<std::string> names = files.list(folder);
+  std::vector<std::filesystem::path> moved;
+  for (const std::string& name : names) {
+    if (const auto found = parse_step_folder(name); !found || *found <= step) continue;
+    std::string aside = name + ".aside";
+    for (int number = 2; std::ranges::count(names, aside) > 0; ++number)
+      aside = fmt::format("{}.aside-{}", name, number);
+    files.rename(folder / name, folder / aside);
+    moved.push_back(folder / aside);
+  }
+  if (!moved.empty()) files.sync_folder(folder);
+  return moved;
+}
+
 }  // namespace trireme::checkpoint

@@ -31,4 +31,8 @@ std::vector<Removal> decide_removals(std::span<const CheckpointEntry> entries, c
 /// IoError.
 void remove_checkpoint(FileSystem& files, const std::filesystem::path& folder);
 
+/// Renames the folders of the steps after `step`, to `step-000000600.aside` and the like, so that nobody takes them for
+/// checkpoints of the run any more. Returns their new paths. Throws IoError.
+std::vector<std::filesystem::path> set_aside_after(FileSystem& files, const std::filesystem::path& folder, Step step);
+
 }  // namespace trireme::checkpoint

@@ -1,6 +1,8 @@
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <optional>
+#include <ranges>
 
 #include "trireme/sampler.h"
 
@@ -8,6 +10,8 @@
 #include "base/file.h"
 #include "base/threads.h"
 #include "checkpoint/list.h"
+#include "checkpoint/retention.h"
+#include "checkpoint/verify.h"
 #include "cli/commands.h"
 #include "cli/config_file.h"
 #include "cli/train_flags.h"
@@ -114,6 +118,38 @@ int train(const TrainFlags& flags, const std::string& config, std::optional<obse
   return outcome.status;
 }
 
+bool is_sound(const checkpoint::CheckpointEntry& entry) {
+  return entry.state == checkpoint::CheckpointEntry::State::kComplete && checkpoint::verify(entry.folder).sound();
+}
+
+/// Makes the checkpoint of step `from` the newest one of the run: later ones would be continued instead.
+void go_back_to(Step from, const observe::RunFolder& folder) {
+  const std::string run = folder.path().string();
+  const auto entries = checkpoint::list_checkpoints(folder.checkpoints());
+  const auto chosen = std::ranges::find(entries, from, &checkpoint::CheckpointEntry::step);
+  if (chosen == entries.end())
+    fail<InvalidArgument>("{} has no checkpoint of step {}: see trireme ckpt ls {}", run, from, run);
+  if (!is_sound(*chosen)) {
+    fail<Corrupt>("the checkpoint of step {} is incomplete or damaged (trireme ckpt verify {}): see trireme ckpt ls {}",
+                  from, chosen->folder.string(), run);
+  }
+  for (const auto& aside : checkpoint::set_aside_after(checkpoint::real_file_system(), folder.checkpoints(), from)) {
+    fmt::print(stderr, "trireme: a later checkpoint is kept as {}\n", aside.string());
+  }
+}
+
+/// Says what the run continues from, where that is not what one would expect. The chief makes the same choice.
+void tell_origin(const observe::RunFolder& folder) {
+  for (const auto& entry : checkpoint::list_checkpoints(folder.checkpoints()) | std::views::reverse) {
+    if (is_sound(entry)) return;
+    if (entry.state == checkpoint::CheckpointEntry::State::kIncomplete) continue;
+    fmt::print(stderr,
+               "trireme: the checkpoint of step {} is damaged (trireme ckpt verify {}): an older one is tried\n",
+               entry.step, entry.folder.string());
+  }
+  fmt::print(stderr, "trireme: {} has no sound checkpoint to continue from\n", folder.path().string());
+}
+
 }  // namespace
 
 void add_resume(CLI::App& app, Action& action) {
@@ -121,12 +157,18 @@ void add_resume(CLI::App& app, Action& action) {
   auto flags = std::make_shared<TrainFlags>();
   auto run = std::make_shared<std::string>();
   command->add_option("run", *run, "its folder")->required()->configurable(false);
+  auto from = std::make_shared<std::optional<Step>>();
+  command
+      ->add_option("--from", *from,
+                   "the step of the checkpoint to continue from, the newest sound one unless given; later ones are "
+                   "renamed, and no longer part of the run")
+      ->configurable(false);
   declare(*command, *flags);
   command->footer(
       "Flags that are not given are those of the run. The number of workers and the strategy may change.\n"
       "Example: trireme resume runs/first --workers 4");
-  command->callback([command, flags, run, &action] {
-    const auto folder = observe::RunFolder::open(*run);
+  command->callback([command, flags, run, from, &action] {
+    const auto folder = observe::RunFolder::reopen(*run);  // held until the run has ended
     if (!std::filesystem::exists(folder.config())) {
       fail<InvalidArgument>("{} holds no run of 'trireme train': there is no config.toml", *run);
     }
@@ -136,10 +178,12 @@ void add_resume(CLI::App& app, Action& action) {
         cluster::parse_strategy(config_value(config, "strategy")).kind != cluster::parse_strategy(flags->strategy).kind;
     apply_config_file(*command, config, other_strategy ? flags_of_one_strategy() : std::set<std::string>{});
     settle(*command, *flags);
-    if (!checkpoint::latest_complete(folder.checkpoints())) {
-      fmt::print(stderr, "trireme: {} has no complete checkpoint: starting from the beginning\n", *run);
-    }
-    action = [flags, folder, config = config_text(*command)] { return train(*flags, config, folder); };
+    action = [flags, folder, from, config = config_text(*command)] {
+      check(*flags);  // before anything is renamed
+      if (*from) go_back_to(**from, folder);
+      tell_origin(folder);
+      return train(*flags, config, folder);
+    };
   });
 }
 

@@ -143,16 +143,29 @@ JobEnvironment from_tf_config(const std::string& text) {
   return place;
 }
 
+/// A short secret could be guessed.
+void check_secret(const std::string& secret, const std::string& where) {
+  constexpr std::size_t kShortest = 16;
+  if (secret.size() >= kShortest) return;
+  fail<InvalidArgument>(
+      "the secret in {} is too short: {} characters, at least {} are needed; a good one is made by: openssl rand -hex "
+      "32",
+      where, secret.size(), kShortest);
+}
+
 }  // namespace
 
 std::string read_secret(const Lookup& lookup) {
-  if (const std::string secret = text_of(lookup, "TRIREME_SECRET"); !secret.empty()) return secret;
+  if (const std::string secret = text_of(lookup, "TRIREME_SECRET"); !secret.empty()) {
+    check_secret(secret, "TRIREME_SECRET");
+    return secret;
+  }
   const std::string file = text_of(lookup, "TRIREME_SECRET_FILE");
   if (file.empty()) return "";
-  const std::string content = read_file(file);
-  const std::size_t length = content.find_last_not_of("\r\n") + 1;
-  if (length < 16) fail<InvalidArgument>("the secret in {} is shorter than 16 characters", file);
-  return content.substr(0, length);
+  std::string content = read_file(file);
+  content.erase(content.find_last_not_of("\r\n") + 1);
+  check_secret(content, file);
+  return content;
 }
 
 std::optional<JobEnvironment> read_environment(const Lookup& lookup) {

@@ -49,6 +49,7 @@ std::optional<JobEnvironment> read_environment(const Lookup& lookup);
 std::optional<JobEnvironment> read_environment();  ///< from this process's environment
 
 /// Returns the secret in TRIREME_SECRET, or in the file that TRIREME_SECRET_FILE names; empty if neither is set.
+/// Throws InvalidArgument if it is shorter than 16 characters, IoError.
 std::string read_secret(const Lookup& lookup);
 
 }  // namespace trireme::cluster

@@ -14,7 +14,8 @@ inline constexpr const char* kJobKey = "job";
 inline constexpr const char* kLeasesKey = "leases";
 
 /// Returns a function that asks the store at `location` where the master is; nullopt = there is no leader. Thread-safe;
-/// throws as Store does. Returns an empty function for an empty location: the master cannot be replaced.
+/// throws as Store does, and Corrupt if what is stored there is no address. Returns an empty function for an empty
+/// location: the master cannot be replaced.
 std::function<std::optional<net::Address>()> make_master_finder(const std::string& location);
 
 }  // namespace trireme::cluster

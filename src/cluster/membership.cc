@@ -86,6 +86,8 @@ Reply Membership::ask(Request kind, const Ask& body, Deadline deadline, const st
 std::optional<net::Address> Membership::where_is_master() const {
   try {
     return options_.find_master();
+  } catch (const Corrupt&) {
+    throw;  // it can be reached, and somebody should look at what it holds
   } catch (const Error& away) {
     if (last_address_.port == 0) throw;
     log_debug("no_master_yet", "the store is out of reach; tries the last known address of the master",
@@ -124,15 +126,22 @@ void Membership::find_next_master(const std::shared_ptr<net::Connection>& lost, 
   const MutexLock one_search(search_mutex_);
   if (connection() != lost) return;  // another thread has found it
   if (lost) log_warn("master_lost", "lost the master; looking for its successor", {{"reason", reason}});
+  std::string last_problem = reason;
   while (!deadline.passed() && !closing_.load()) {
     try {
       if (const auto address = where_is_master()) return use_master_at(*address);
+    } catch (const Corrupt& problem) {  // the next master will write its own
+      if (std::exchange(last_problem, problem.what()) != problem.what()) {
+        log_warn("master_address_invalid", "the store has no valid address of the master; will ask again",
+                 {{"reason", problem.what()}});
+      }
     } catch (const Error& problem) {  // the master, or the store, is not up yet
+      last_problem = problem.what();
       log_debug("no_master_yet", "no master yet", {{"reason", problem.what()}});
     }
     std::this_thread::sleep_for(20ms);
   }
-  fail<PeerLost>("no master took over within {:.0f} s: {}", seconds(deadline.allowed()), reason);
+  fail<PeerLost>("no master took over within {:.0f} s: {}", seconds(deadline.allowed()), last_problem);
 }
 
 JoinReply Membership::join(JoinRequest request, std::chrono::milliseconds within) {

@@ -23,10 +23,10 @@
 #include "launch/companion.h"
 #include "launch/log_tail.h"
 #include "launch/master_flags.h"
+#include "launch/master_process.h"
 #include "launch/process_set.h"
 #include "launch/signal_watcher.h"
 #include "launch/supervisor.h"
-#include "net/connection.h"
 #include "observe/progress.h"
 #include "store/store.h"
 
@@ -104,14 +104,21 @@ class JobRunner {
         store_(store::sqlite_store_available()
                    ? "sqlite:" + std::filesystem::absolute(folder.path() / "master.db").string()
                    : ""),
+        master_({.announce = folder.path() / "master.json",
+                 .secret = secret_,
+                 .replaceable = !store_.empty(),
+                 .start = [this] { return start("master", master_argv(), {}); }}),
         line_(progress_options()),
         chief_log_(folder.log("worker 0")) {}
 
   JobOutcome run() {
-    start_all();
-    while (supervisor_.alive() > 0) {
-      for (const Exit& exit : supervisor_.wait(Deadline::in(100ms), signals_.descriptor())) on_exit(exit);
+    begin();
+    while (supervisor_.alive() > 0 || await_master()) {
+      // The others are started when the first master listens: soon.
+      const auto pause = members_started_ ? 100ms : 5ms;
+      for (const Exit& exit : supervisor_.wait(Deadline::in(pause), signals_.descriptor())) on_exit(exit);
       on_signal(signals_.take());
+      tend_master();
       watch_master();
       keep_up();
     }
@@ -126,43 +133,46 @@ class JobRunner {
   }
 
  private:
-  void start_all() {
-    for (const char* leftover : {"master.db", "master.db-wal", "master.db-shm", "master.db.lock"}) {
+  void begin() {
+    for (const char* leftover :
+         {"master.db", "master.db-wal", "master.db-shm", "master.db.lock", "master.db.reserve"}) {
       std::filesystem::remove(folder_.path() / leftover);  // of an earlier launch in this folder
     }
     write_secret();
-    start_master();
-    servers_.start_all(Deadline::Clock::now());
-    workers_.start_all(Deadline::Clock::now());
+    master_.start(Deadline::Clock::now());
   }
 
-  /// Starts the master, or its successor, and waits until it listens.
-  void start_master() {
-    const auto announce = folder_.path() / "master.json";
-    std::filesystem::remove(announce);
+  std::vector<std::string> master_argv() const {
     const MasterFlags flags{.workers = spec_.workers,
                             .min_workers = spec_.min_workers,
                             .min_start = spec_.min_start,
                             .servers = spec_.servers,
                             .replicas = spec_.replicas,
-                            .announce = announce.string(),
+                            .announce = (folder_.path() / "master.json").string(),
                             .store = store_,
                             .wait_for_workers = spec_.wait_for_workers,
                             .plan_within = spec_.plan_within,
                             .max_views = spec_.max_views};
     std::vector<std::string> argv = to_arguments(master_flags(), flags);
     argv.insert(argv.begin(), {companion_program("trireme"), "master"});
-    master_restarts_.on_start(0, Deadline::Clock::now());
-    start("master", argv, {});
-    const Deadline deadline = Deadline::in(20s);
-    while (!std::filesystem::exists(announce)) {
-      for (const Exit& exit : supervisor_.wait(Deadline::in(5ms))) on_exit(exit);
-      if (deadline.passed() || supervisor_.alive() == 0) {
-        fail<Timeout>("the master did not start; its log ends with:\n{}", tail("master"));
-      }
-    }
-    master_ = nlohmann::json::parse(read_file(announce)).get<net::Address>();
-    connection_.reset();
+    return argv;
+  }
+
+  /// If all that the job still has is a master to be started again, waits until that is due and returns true.
+  bool await_master() const {
+    if (stopped_ || !master_.restart_at()) return false;
+    std::this_thread::sleep_until(*master_.restart_at());
+    return true;
+  }
+
+  /// Starts the members once the first master listens, and a successor when it is due.
+  void tend_master() {
+    if (stopped_) return;
+    const auto now = Deadline::Clock::now();
+    master_.look(now);
+    if (!master_.listening() || std::exchange(members_started_, true)) return;
+    servers_.start_all(now);
+    workers_.start_all(now);
   }
 
   /// For commands that talk to this job later: `trireme scale`. Readable by its owner only.
@@ -188,7 +198,7 @@ class JobRunner {
         {"TRIREME_WORKERS", std::to_string(std::max(spec_.workers, role == "worker" ? rank + 1 : 0))},
         {"TRIREME_INITIAL_WORKERS", std::to_string(spec_.workers)},
         {"TRIREME_SERVERS", std::to_string(std::max(spec_.servers, role == "server" ? rank + 1 : 0))},
-        {"TRIREME_MASTER", master_.text()},
+        {"TRIREME_MASTER", master_.address().text()},
         {"TRIREME_STORE", store_},
         {"TRIREME_TRANSPORT", spec_.transport},
         {"TRIREME_THROTTLE", spec_.throttle},
@@ -214,18 +224,23 @@ class JobRunner {
     ProcessSet* processes = processes_of(exit.name);
     if (processes != nullptr && processes->note_end(ProcessSet::slot_of(exit.name), Deadline::Clock::now()))
       return;  // it was asked to end
-    const bool bad = (exit.status != 0 || exit.signal != 0) && !exit.by_us;
+
+    const bool unasked = exit.name == "master" && going_on();  // whatever its status
+    const bool bad = (exit.status != 0 || exit.signal != 0 || unasked) && !exit.by_us;
     const bool too_late = bad && processes != nullptr && came_too_late(*processes, exit);
     const bool failed = bad && !too_late;
     if (failed && processes != nullptr && survive(*processes, exit)) return;
-    if (failed && exit.name == "master" && replace_master(exit)) return;
+    if (exit.name == "master") master_.note_end();
+    std::string why_final;
+    if (failed && exit.name == "master" && replace_master(exit, why_final)) return;
     if (!too_late) exits_.push_back(exit);
     if (failed && ++failed_processes_ == 1) {
       watch_master(/*at_once=*/true);  // it may know more than the exit status says
       // What the process itself told the master says most; that its connection ended says least.
       if (failure_.find(" failed: ") == std::string::npos && failure_.find(" hangs: ") == std::string::npos) {
         const Exit culprit = find_culprit(exit);
-        failure_ = fmt::format("{} {}; its log ends with:\n{}", culprit.name, culprit.how, tail(culprit.name));
+        failure_ = fmt::format("{} {}{}; its log ends with:\n{}", culprit.name, culprit.how,
+                               culprit.name == exit.name ? why_final : "", tail(culprit.name));
       }
       stop(2s);
     } else if (workers_.gone() && !ending_) {
@@ -253,24 +268,28 @@ class JobRunner {
     const RestartDecision decision = processes.restart(ProcessSet::slot_of(exit.name), Deadline::Clock::now());
     const std::string end = fmt::format("{} {}; its log ends with:\n{}", exit.name, exit.how, tail(exit.name));
     say(fmt::format("{} {}: {}", exit.name, exit.how, decision.reason));
-    if (!processes.running() && (!decision.again || decision.avoided)) {  // none is left to carry on meanwhile
-      failure_ =
-          fmt::format("all {} failed too often; the last was {}", &processes == &workers_ ? "workers" : "servers", end);
+    if (processes.hopeless()) {  // none is left to carry on meanwhile
+      failure_ = fmt::format("all {} failed too often ({}; see --restarts); the last was {}",
+                             &processes == &workers_ ? "workers" : "servers", decision.reason, end);
       exits_.push_back(exit);
       stop(2s);
     }
-    return decision.again || processes.running();
+    return decision.again || !processes.hopeless();
   }
 
-  /// Replaces a master that died: its successor continues from what was saved, and the others find it.
-  bool replace_master(const Exit& exit) {
-    if (stopped_ || store_.empty() || status_.state == JobPhase::kFailed) return false;
-    const RestartDecision decision = master_restarts_.on_end(0, Deadline::Clock::now());
+  /// Returns whether the job is neither over nor about to end.
+  bool going_on() const {
+    return !stopped_ && !ending_ && status_.state != JobPhase::kFailed && status_.state != JobPhase::kFinished;
+  }
+
+  /// Handles the end of a master: its successor continues from what was saved, and the others find it. Returns false if
+  /// there is none, with the reason in `why_final`.
+  bool replace_master(const Exit& exit, std::string& why_final) {
+    if (stopped_ || status_.state == JobPhase::kFailed) return false;
+    const RestartDecision decision = master_.restart(exit, Deadline::Clock::now());
     say(fmt::format("the master {}: {}", exit.how, decision.reason));
-    if (!decision.again || decision.avoided) return false;
-    std::this_thread::sleep_until(decision.at);
-    start_master();
-    return true;
+    if (!decision.again) why_final = ": " + decision.reason;
+    return decision.again;
   }
 
   /// Starts processes whose restart is due, and adjusts their numbers to what was requested.
@@ -308,18 +327,18 @@ class JobRunner {
   }
 
   void stop(std::chrono::milliseconds grace) {
-    connection_.reset();
+    master_.disconnect();
     supervisor_.stop(grace);
     stopped_ = true;
   }
 
   void on_signal(StopRequest request) {
     if (request == StopRequest::kNone) return;
-    if (!connection_ && request == StopRequest::kStop) watch_master(/*at_once=*/true);  // it may be a new one
-    if (request == StopRequest::kStopNow || stopping_ || !connection_) {
+    if (!master_.connected() && request == StopRequest::kStop) watch_master(/*at_once=*/true);  // it may be a new one
+    if (request == StopRequest::kStopNow || stopping_ || !master_.connected()) {
       say(request == StopRequest::kStopNow ? "stopping at once" : "stopping");
       if (request == StopRequest::kStopNow) {
-        connection_.reset();  // the master ends too: there is none to ask
+        master_.disconnect();  // it ends too: there is none to ask
         supervisor_.kill_now();
         stopped_ = true;
       } else {
@@ -334,8 +353,7 @@ class JobRunner {
 
   void ask_to_stop() {
     try {
-      connection_->call<cluster::Done>(cluster::kStop, 0, cluster::StopRequest{"asked to stop"}, Deadline::in(5s),
-                                       "the request to stop");
+      master_.ask_to_stop("asked to stop");
     } catch (const Error& problem) {
       say(fmt::format("the master cannot be asked ({}): ending the processes", problem.what()));
       stop(5s);
@@ -355,6 +373,13 @@ class JobRunner {
     say(fmt::format("{} steps of {} samples, strategy {}", status.plan.steps, status.plan.batch, status.plan.strategy));
   }
 
+  /// Prints what the job waits for when that has changed: the progress line may be too short for it.
+  void tell_wait(const JobStatus& status) {
+    const std::string reason = status.state == JobPhase::kWaiting ? status.reason : "";
+    if (reason == std::exchange(told_wait_, reason) || reason.empty()) return;
+    say(reason);
+  }
+
   /// Prints the stragglers when they have changed.
   void tell_stragglers(const JobStatus& status) {
     std::set<std::uint32_t> slow;
@@ -364,33 +389,36 @@ class JobRunner {
   }
 
   void watch_master(bool at_once = false) {
-    if (stopped_ || (!at_once && !next_look_.passed())) return;
+    if (stopped_ || !master_.listening() || (!at_once && !next_look_.passed())) return;
     next_look_ = Deadline::in(100ms);
     echo();
     try {
-      if (!connection_) {
-        connection_ = net::Connection::open(loop_, master_,
-                                            {.secret = secret_,
-                                             .transport = net::Transport::kTcp,
-                                             .peer_name = "the master",
-                                             .deadline = Deadline::in(2s)});
-      }
-      const auto status =
-          connection_->call<JobStatus>(cluster::kStatus, 0, cluster::Done{}, Deadline::in(2s), "its status");
+      const JobStatus status = master_.status();
       if (!status.result.is_null()) outcome_.result = status.result;
       if (!status.result.is_null()) outcome_.result["clock_spread_max"] = status.spread_max;
       if (status.state == JobPhase::kFailed) failure_ = status.reason;
+      note_progress(status);
       status_ = status;
       notice_end(status);
       tell_plan(status);
+      tell_wait(status);
       tell_stragglers(status);
       // A program that has not sent its plan has nothing to show.
       const bool silent = status.state == JobPhase::kRunning && status.plan.steps == 0 && status.now.step == 0;
       if (!spec_.quiet && !silent && status.state != JobPhase::kFinished) line_.update(describe(status));
     } catch (const Error& problem) {
-      connection_.reset();
       log_debug("master_silent", "no answer from the master", {{"reason", problem.what()}});
     }
+  }
+
+  /// Restarts count against their limits only until the job has got further than ever before: steps that are repeated
+  /// from a checkpoint on achieve nothing.
+  void note_progress(const JobStatus& status) {
+    const bool advanced = status.now.step > furthest_;
+    furthest_ = std::max(furthest_, status.now.step);
+    if (advanced || status.view > status_.view) master_.note_progress();
+    workers_.note_status(status.view, status.workers, advanced);
+    servers_.note_status(status.view, status.servers, advanced);
   }
 
   void echo() {
@@ -409,23 +437,22 @@ class JobRunner {
   Supervisor supervisor_;
   ProcessSet workers_;
   ProcessSet servers_;
-  // A master that has run for a while does not count as failing at the start again and again.
-  RestartPolicy master_restarts_{{.limit = 10, .next_pause = 50ms, .longest_pause = 1s, .forgive_after = 5s}};
   const std::string store_;  // where the master keeps what must outlive it; empty = it cannot be replaced
+  MasterProcess master_;
   observe::ProgressLine line_;
   LogFollower chief_log_;
-  net::EventLoop loop_{"launch-net", 1};
-  net::Address master_;
-  std::shared_ptr<net::Connection> connection_;
   Deadline next_look_ = Deadline::in(0s);
   std::optional<Deadline> finished_by_;
-  JobStatus status_;         // the master's last reply
+  JobStatus status_;   // the master's last reply
+  Step furthest_ = 0;  // how far the job has ever got
+  bool members_started_ = false;
   std::vector<Exit> exits_;  // those that count for the status
   std::uint32_t failed_processes_ = 0;
   bool stopping_ = false;  // a person asked for it
   bool stopped_ = false;   // the processes were told to
   bool ending_ = false;
   bool plan_told_ = false;
+  std::string told_wait_;              // what the job was reported to wait for
   std::set<std::uint32_t> told_slow_;  // workers reported as slow
   std::string failure_;
   JobOutcome outcome_;

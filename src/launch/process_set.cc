@@ -1,5 +1,6 @@
 #include "launch/process_set.h"
 
+#include <algorithm>
 #include <csignal>
 
 namespace trireme::launch {
@@ -14,6 +15,7 @@ void ProcessSet::start_all(Time now) {
 
 void ProcessSet::start(std::uint32_t slot, Time now) {
   restarts_.on_start(slot, now);
+  started_in_[slot] = view_;
   pids_[slot] = start_(slot);
 }
 
@@ -27,7 +29,24 @@ bool ProcessSet::note_end(std::uint32_t slot, Time now) {
 RestartDecision ProcessSet::restart(std::uint32_t slot, Time now) {
   const RestartDecision decision = restarts_.on_end(slot, now);
   if (decision.again) restart_at_[slot] = decision.at;
+  if (decision.avoided) avoided_.insert(slot);
   return decision;
+}
+
+void ProcessSet::note_status(View view, const std::vector<std::uint32_t>& slots, bool advanced) {
+  view_ = view;
+  if (!advanced) return;
+  for (const std::uint32_t slot : slots) {
+    // A slot may still be in the view of a process that died: only in a later one it is the process that runs now.
+    if (const auto started = started_in_.find(slot); started != started_in_.end() && view > started->second) {
+      restarts_.on_progress(slot);
+    }
+  }
+}
+
+bool ProcessSet::hopeless() const {
+  return pids_.empty() &&
+         std::ranges::all_of(restart_at_, [this](const auto& entry) { return avoided_.contains(entry.first); });
 }
 
 void ProcessSet::start_due(Time now) {
@@ -38,6 +57,7 @@ void ProcessSet::start_due(Time now) {
       continue;
     }
     entry = restart_at_.erase(entry);
+    avoided_.erase(slot);
     restarted_.insert(slot);
     if (slot < wanted_) start(slot, now);
   }

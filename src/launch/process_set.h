@@ -6,6 +6,9 @@
 #include <map>
 #include <set>
 #include <string>
+#include <vector>
+
+#include "trireme/types.h"
 
 #include "launch/restart_policy.h"
 
@@ -33,6 +36,10 @@ class ProcessSet {
   /// Call it after a failure: decides whether and when it is restarted.
   RestartDecision restart(std::uint32_t slot, Time now);
 
+  /// What the master says: `slots` take part in `view`, and the job has got further there (`advanced`) since the last
+  /// call. Failures before that count no more for those of them that were started before this view.
+  void note_status(View view, const std::vector<std::uint32_t>& slots, bool advanced);
+
   /// Starts those whose restart is due.
   void start_due(Time now);
 
@@ -42,6 +49,9 @@ class ProcessSet {
 
   std::uint32_t wanted() const { return wanted_; }
   bool running() const { return !pids_.empty(); }
+
+  /// Returns whether none runs, and all that will be started have failed too often.
+  bool hopeless() const;
 
   /// Returns whether none runs and none will be started.
   bool gone() const { return pids_.empty() && restart_at_.empty(); }
@@ -58,6 +68,9 @@ class ProcessSet {
   Start start_;
   std::map<std::uint32_t, pid_t> pids_;  // of the running ones, by slot
   std::map<std::uint32_t, Time> restart_at_;
+  std::set<std::uint32_t> avoided_;  // of those, the ones that failed too often
+  View view_ = 0;                    // the last one that the master told of
+  std::map<std::uint32_t, View> started_in_;
   std::set<std::uint32_t> restarted_;
   std::set<std::uint32_t> released_;  // were told to end
 };

@@ -17,7 +17,8 @@ struct RestartOptions {
   std::chrono::milliseconds next_pause = 500ms;  ///< before the second; doubles from there
   std::chrono::milliseconds longest_pause = 30s;
   std::chrono::milliseconds forgive_after = 60s;  ///< a process that ran this long has a clean record again
-  std::chrono::milliseconds avoid_for = 60s;      ///< how long a slot that failed too often is left alone; doubles
+  /// How long a slot that failed too often is left alone; doubles. nullopt = forever.
+  std::optional<std::chrono::milliseconds> avoid_for = 60s;
 };
 
 /// What to do about a process that ended, and why.
@@ -28,8 +29,8 @@ struct RestartDecision {
   std::string reason;
 };
 
-/// Decides when to restart which process. Counts per slot, not per host: one bad program does not affect its
-/// neighbours. A value: the caller passes the time.
+/// Decides when to restart which process. A failure counts only until something was achieved after it. Counts per slot,
+/// not per host: one bad program does not affect its neighbours. A value: the caller passes the time.
 class RestartPolicy {
  public:
   using Time = Deadline::Clock::time_point;
@@ -39,12 +40,17 @@ class RestartPolicy {
   void on_start(std::uint32_t slot, Time now);
   RestartDecision on_end(std::uint32_t slot, Time now);
 
+  /// The process in this slot has achieved something: its slot has a clean record again.
+  void on_progress(std::uint32_t slot);
+
  private:
   struct Record {
     Time started;
     std::uint32_t failures = 0;  // since its record was last cleared
     std::uint32_t avoided = 0;   // how often
   };
+
+  RestartDecision avoid(Record& record, Time now) const;
 
   RestartOptions options_;
   std::map<std::uint32_t, Record> records_;

@@ -33,7 +33,7 @@ JobState::JobState(MasterOptions options, Time now, MasterLog::Write write)
 
 cluster::JobStatus JobState::status(Time now) const {
   cluster::JobStatus status{.state = state_,
-                            .reason = state_ == cluster::JobPhase::kGathering ? "waiting for " + missing() : reason_,
+                            .reason = describe_state(),
                             .view = view_.view,
                             .plan = plan_.value_or(cluster::Plan{}),
                             .now = metrics_.now(now),
@@ -56,6 +56,12 @@ cluster::JobStatus JobState::status(Time now) const {
   return status;
 }
 
+std::string JobState::describe_state() const {
+  const std::string state = state_ == cluster::JobPhase::kGathering ? "waiting for " + missing() : reason_;
+  if (!log_.unsaved()) return state;
+  return fmt::format("{}; its state cannot be saved, so nobody can join or leave: {}", state, log_.problem());
+}
+
 bool JobState::no_members_left() const {
   return std::ranges::none_of(members_.all(), [](const auto& entry) { return entry.second.alive(); });
 }
@@ -73,6 +79,7 @@ void JobState::take_over(const SavedJob& saved) {
   launch_ = saved.launch;
   state_ = saved.state;
   end_saved_ = state_ == cluster::JobPhase::kFinished;
+  waiting_since_ = now_;  // if it waits for members, they get their time again
   reason_ = saved.reason;
   view_ = saved.view;
   next_member_ = saved.next_member;
@@ -348,6 +355,10 @@ void JobState::leave(Time now, const cluster::LeaveNotice& notice) {
   now_ = now;
   Member* member = members_.find(notice.member);
   if (member == nullptr) fail<StaleView>("this process is not a member");
+  if (!notice.failure.empty() && !member->alive()) {
+    fail<StaleView>("{} is no longer a member: its failure does not concern the others ({})", member->name(),
+                    notice.failure);
+  }
   member->state.left = true;
   member->waits_for_view.reset();
   leases_.give_back(notice.member);

@@ -72,6 +72,7 @@ class JobState {
   }
   std::uint32_t most_workers() const { return std::min(plan_->lanes, wanted_workers_); }  // at least one lane each
   LeasePlan lease_plan() const;
+  std::string describe_state() const;
 
   void take_over(const SavedJob& saved);
   SavedJob to_save() const;
@@ -90,6 +91,7 @@ class JobState {
   bool regroups() const { return decision_.kind == ViewDecision::Kind::kRegroup; }
   bool others_wait() const;
   void wait_for_members();
+  void wait_to_save();
   void form_view(const std::vector<cluster::MemberId>& workers, const std::string& because);
   void enter_proposed_view();
   bool all_wait(const cluster::ViewInfo& view) const;

@@ -88,6 +88,15 @@ void JobState::wait_for_members() {
             {"reason", decision_.reason}});
 }
 
+/// The next view is given out once it is saved, which is tried with every tick; until then the job stands still. There
+/// is no limit to that: somebody has to make room, or to repair the store.
+void JobState::wait_to_save() {
+  if (view_.view == 0 || log_.lost_leadership()) return;
+  state_ = cluster::JobPhase::kWaiting;
+  waiting_since_ = now_;
+  reason_ = fmt::format("view {} cannot begin", view_.view + 1);
+}
+
 /// Proposes the next view: it is formed once it is saved, so that no two masters ever form the same one.
 void JobState::form_view(const std::vector<cluster::MemberId>& workers, const std::string& because) {
   if (proposed_) return;
@@ -111,6 +120,7 @@ void JobState::form_view(const std::vector<cluster::MemberId>& workers, const st
   log_.save([this](bool saved) {
     if (saved) return enter_proposed_view();
     proposed_.reset();  // a later tick decides again
+    wait_to_save();
   });
 }
 
@@ -200,7 +210,8 @@ void JobState::tick(Time now) {
   notice_own_absence();
   const bool leading = log_.leading();
   if (leading && state_ == cluster::JobPhase::kGathering && now_ - started_ > options_.gather_within) end_gathering();
-  if (leading && state_ == cluster::JobPhase::kWaiting && now_ - waiting_since_ > options_.wait_for_members) {
+  const bool waits_for_others = leading && state_ == cluster::JobPhase::kWaiting && !log_.unsaved();
+  if (waits_for_others && now_ - waiting_since_ > options_.wait_for_members) {
     fail_job(fmt::format("nobody came within {:.0f} s: {}", seconds(options_.wait_for_members), decision_.reason));
   }
   if (broken_ && !plan_ && !plan_is_due()) return fail_job(last_failure_);

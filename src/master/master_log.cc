@@ -62,10 +62,12 @@ void MasterLog::written(const SaveResult& result) {
 void MasterLog::note(const SaveResult& result) {
   if (result.lost_leadership) {
     log_error("leadership_lost", "another master leads: this one takes no more decisions", {{"reason", result.reason}});
-  } else if (!result.saved && !troubled_) {
+  } else if (!result.saved && problem_.empty()) {
     log_error("state_not_saved", "cannot save the state of the job; will try again", {{"reason", result.reason}});
+  } else if (result.saved && !problem_.empty()) {
+    log_info("state_saved", "the state of the job could be saved again");
   }
-  troubled_ = !result.saved;
+  problem_ = result.saved ? "" : result.reason;
   lost_leadership_ = lost_leadership_ || result.lost_leadership;
 }
 

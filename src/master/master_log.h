@@ -52,6 +52,12 @@ class MasterLog {
   /// Starts what could not be saved before; called periodically.
   void retry() { start(); }
 
+  /// Returns whether the last save failed.
+  bool unsaved() const { return !problem_.empty(); }
+
+  /// Returns why it did; empty if it did not.
+  const std::string& problem() const { return problem_; }
+
   /// Returns whether another master leads: this one makes no more decisions.
   bool lost_leadership() const { return lost_leadership_; }
 
@@ -69,7 +75,7 @@ class MasterLog {
   bool due_ = false;                  // there is more to write
   std::vector<Then> waiting_;         // for the next write
   std::vector<Then> in_progress_;     // for the one on its way
-  bool troubled_ = false;             // the last write failed
+  std::string problem_;               // why the last write failed; empty: it did not
   bool lost_leadership_ = false;
 };
 

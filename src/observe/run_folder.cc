@@ -1,11 +1,15 @@
 #include "observe/run_folder.h"
 
+#include <unistd.h>
+
+#include <array>
 #include <system_error>
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "observe/step_trace.h"
 
 namespace trireme::observe {
@@ -63,7 +67,29 @@ void collect(const fs::path& folder, std::vector<fs::path>& files, Belongs belon
   }
 }
 
+/// "pid 4711 on node7, since 2026-03-01T09:15:02Z".
+std::string describe_this_process() {
+  std::array<char, 256> host{};
+  ::gethostname(host.data(), host.size() - 1);
+  const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+  return fmt::format("pid {} on {}, since {:%Y-%m-%dT%H:%M:%SZ}", ::getpid(), host.data(), fmt::gmtime(now));
+}
+
 }  // namespace
+
+void RunFolder::hold() {
+  const fs::path file = path_ / "lock";
+  auto lock = LockFile::try_lock(file);
+  if (!lock) {
+    fail<InvalidArgument>(
+        "{} belongs to a run that is going on ({}): end that one first (trireme stop {}), or choose another folder "
+        "with "
+        "--out",
+        path_.string(), read_file(file), path_.string());
+  }
+  lock->describe_holder(describe_this_process());
+  lock_ = std::make_shared<const LockFile>(std::move(*lock));
+}
 
 RunFolder RunFolder::create(const RunFolderOptions& options) {
   const bool made_up = options.path.empty() && options.name.empty();
@@ -72,6 +98,7 @@ RunFolder RunFolder::create(const RunFolderOptions& options) {
                    : options.path.empty() ? options.root / options.name
                                           : options.path);
   make_folder(folder.path_);
+  folder.hold();  // before anything in it changes
   const std::vector<fs::path> old_files = folder.run_files();
   if (!old_files.empty() && !options.overwrite) {
     fail<InvalidArgument>(
@@ -94,6 +121,12 @@ RunFolder RunFolder::open(const fs::path& path) {
     fail<InvalidArgument>("there is no run folder {}; is it on a disk that this machine can see?", path.string());
   }
   return RunFolder(path);
+}
+
+RunFolder RunFolder::reopen(const fs::path& path) {
+  RunFolder folder = open(path);
+  folder.hold();
+  return folder;
 }
 
 fs::path RunFolder::log(std::string_view role) const { return logs() / (as_file_name(role) + ".log"); }

@@ -2,9 +2,12 @@
 
 #include <chrono>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "base/lock_file.h"
 
 namespace trireme::observe {
 
@@ -17,16 +20,21 @@ struct RunFolderOptions {
   std::chrono::system_clock::time_point now = std::chrono::system_clock::now();
 };
 
-/// The folder that holds everything a run writes. Knows names and places; opens no file.
+/// The folder that holds everything a run writes. Knows names and places, and who may begin a run there: whoever
+/// creates or reopens it holds it, as long as a copy of the object or the process lives, and nobody else can.
 class RunFolder {
  public:
-  /// Creates the folder of a new run. A generated name is always new (`…-2` if needed). Throws InvalidArgument if the
-  /// folder already holds a run and `overwrite` is not set, or if `name` is not a plain name; IoError. Overwriting
-  /// removes only files that a run writes; other files stay.
+  /// Creates the folder of a new run, and holds it. A generated name is always new (`…-2` if needed). Throws
+  /// InvalidArgument if another process holds the folder, if it already holds a run and `overwrite` is not set, or if
+  /// `name` is not a plain name; IoError. Overwriting removes only files that a run writes; other files stay.
   static RunFolder create(const RunFolderOptions& options);
 
-  /// Opens the folder of an existing run: for processes that were told where it is. Throws InvalidArgument if there is
-  /// none.
+  /// Opens the folder of an existing run to continue it, and holds it. Throws InvalidArgument if there is none, or if
+  /// another process holds it, and says which.
+  static RunFolder reopen(const std::filesystem::path& path);
+
+  /// Opens the folder of an existing run: for processes that were told where it is, and do not hold it. Throws
+  /// InvalidArgument if there is none.
   static RunFolder open(const std::filesystem::path& path);
 
   const std::filesystem::path& path() const { return path_; }
@@ -46,8 +54,10 @@ class RunFolder {
 
  private:
   explicit RunFolder(std::filesystem::path path) : path_(std::move(path)) {}
+  void hold();
 
   std::filesystem::path path_;
+  std::shared_ptr<const LockFile> lock_;  // null: not held
 };
 
 }  // namespace trireme::observe

@@ -37,6 +37,9 @@ SqliteStatement SqliteDatabase::prepare(const std::string& sql) {
 
 void SqliteDatabase::fail_with(int code, const std::string& what) const {
   const std::string reason = database_ ? sqlite3_errmsg(database_.get()) : sqlite3_errstr(code);
+  if (code == SQLITE_FULL || code == SQLITE_IOERR_SHMSIZE) {
+    fail<DiskFull>("there is no room for the store {} ({}): free some space on its disk", path_.string(), reason);
+  }
   switch (code & 0xff) {  // the upper bits only add detail
     case SQLITE_BUSY:
       fail<Timeout>("the store {} was in use by others for {} ms: see who has it open (fuser {})", path_.string(),

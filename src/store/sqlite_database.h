@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "trireme/error.h"
+
 struct sqlite3;
 struct sqlite3_stmt;
 
@@ -14,8 +16,14 @@ namespace trireme::store {
 
 class SqliteStatement;
 
+/// There was no room on the disk for what was to be written.
+class DiskFull : public IoError {
+ public:
+  using IoError::IoError;
+};
+
 /// A connection to a SQLite file. Not thread-safe. Exceptions name the file: Timeout if others hold it for longer than
-/// `patience`, Corrupt if it is damaged or not a SQLite file, else IoError.
+/// `patience`, Corrupt if it is damaged or not a SQLite file, DiskFull, else IoError.
 class SqliteDatabase {
  public:
   /// Opens the file, or creates it.

@@ -17,11 +17,16 @@ std::unique_ptr<Store> open_sqlite_store(const std::filesystem::path& path, std:
 
 #else
 
+#include <fcntl.h>
+
 #include <atomic>
 #include <thread>
+#include <utility>
 
+#include "base/file.h"
+#include "base/lock_file.h"
+#include "base/log.h"
 #include "base/mutex.h"
-#include "store/lock_file.h"
 #include "store/sqlite_database.h"
 
 namespace trireme::store {
@@ -70,11 +75,76 @@ void set_up(SqliteDatabase& database) {
   transaction.commit();
 }
 
+/// Room on the disk that is kept for a store: a file beside it, which goes when the store needs its place. A leader
+/// that dies leaves it to the next one.
+class Reserve {
+ public:
+  explicit Reserve(const std::filesystem::path& store) : path_(store.string() + ".reserve") {
+    std::error_code ignored;
+    held_ = std::filesystem::file_size(path_, ignored) == kBytes;
+    if (!held_) refill();
+  }
+  ~Reserve() { release(); }
+  Reserve(const Reserve&) = delete;
+  Reserve& operator=(const Reserve&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+
+  /// Gives the room to whoever writes next. Returns false if there was none.
+  bool release() {
+    std::error_code ignored;
+    return std::exchange(held_, false) && std::filesystem::remove(path_, ignored);
+  }
+
+  /// Reserves it again, if there is enough for others too.
+  void refill() {
+    if (held_) return;
+    std::error_code ignored;
+    if (std::filesystem::space(path_.parent_path(), ignored).available < 4 * kBytes) return;
+    const FileDescriptor file(::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+    held_ = file && ::posix_fallocate(file.get(), 0, kBytes) == 0;
+    if (!held_) std::filesystem::remove(path_, ignored);
+  }
+
+ private:
+  // The write-ahead log grows to 1000 pages of 4 KiB before it is used again from its beginning; then there are the
+  // pages of the largest commits.
+  static constexpr std::uintmax_t kBytes = 8UL << 20;
+
+  const std::filesystem::path path_;
+  bool held_ = false;
+};
+
 class SqliteLeadership : public Leadership {
  public:
   SqliteLeadership(const std::filesystem::path& path, std::chrono::milliseconds call_within, LockFile lock,
                    const Candidate& candidate)
-      : database_(path, call_within), lock_(std::move(lock)), file_(path) {
+      : database_(path, call_within), lock_(std::move(lock)), file_(path), reserve_(path) {
+    const MutexLock alone(mutex_);
+    with_room([&]() TRIREME_REQUIRES(mutex_) { take_lead(candidate); });
+  }
+
+  std::uint64_t term() const override { return static_cast<std::uint64_t>(term_); }
+  bool leading() const override { return !over_; }
+  bool over() const override { return over_; }
+
+  void commit(const Changes& changes) override {
+    check_changes(changes);
+    const MutexLock lock(mutex_);
+    check_leading();
+    with_room([&]() TRIREME_REQUIRES(mutex_) { write(changes); });
+    reserve_.refill();
+  }
+
+  void resign() override {
+    const MutexLock lock(mutex_);
+    if (over_.exchange(true)) return;
+    reserve_.release();
+    lock_.release();  // ends the leadership; the row keeps the term
+  }
+
+ private:
+  void take_lead(const Candidate& candidate) TRIREME_REQUIRES(mutex_) {
     set_up(database_);
     SqliteTransaction transaction(database_);
     term_ = row_term() + 1;
@@ -86,14 +156,7 @@ class SqliteLeadership : public Leadership {
     transaction.commit();
   }
 
-  std::uint64_t term() const override { return static_cast<std::uint64_t>(term_); }
-  bool leading() const override { return !over_; }
-  bool over() const override { return over_; }
-
-  void commit(const Changes& changes) override {
-    check_changes(changes);
-    const MutexLock lock(mutex_);
-    check_leading();
+  void write(const Changes& changes) TRIREME_REQUIRES(mutex_) {
     SqliteTransaction transaction(database_);
     if (row_term() != term_) end("another master took the lead");
     auto put =
@@ -109,13 +172,19 @@ class SqliteLeadership : public Leadership {
     transaction.commit();
   }
 
-  void resign() override {
-    const MutexLock lock(mutex_);
-    if (over_.exchange(true)) return;
-    lock_.release();  // ends the leadership; the row keeps the term
+  /// Does `work`, which takes effect as a whole or not at all; if the disk is full, once more with what is reserved.
+  template <typename Work>
+  void with_room(Work work) TRIREME_REQUIRES(mutex_) {
+    try {
+      return work();
+    } catch (const DiskFull& problem) {
+      if (!reserve_.release()) throw;
+      log_warn("reserve_used", "the disk is full: the store uses the room that was kept for it",
+               {{"reserve", reserve_.path().string()}, {"reason", problem.what()}});
+    }
+    work();
   }
 
- private:
   std::int64_t row_term() TRIREME_REQUIRES(mutex_) {
     auto row = database_.prepare("SELECT term FROM leader");
     if (!row.next()) fail<Corrupt>("the store {} has lost its term: move it away", database_.path().string());
@@ -139,6 +208,7 @@ class SqliteLeadership : public Leadership {
   SqliteDatabase database_ TRIREME_GUARDED_BY(mutex_);
   LockFile lock_ TRIREME_GUARDED_BY(mutex_);
   FileIdentity file_ TRIREME_GUARDED_BY(mutex_);
+  Reserve reserve_ TRIREME_GUARDED_BY(mutex_);  // goes before the lock: the next leader has its own
   std::int64_t term_ = 0;
   std::atomic<bool> over_ = false;
 };

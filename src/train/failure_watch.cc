@@ -1,6 +1,7 @@
 #include "train/failure_watch.h"
 
 #include "base/error.h"
+#include "base/log.h"
 
 namespace trireme {
 
@@ -13,7 +14,12 @@ void tell_failure(JobSession& job, const std::exception& problem) {
   const bool lost_peer = is_peer_failure(problem);
   const std::string known = lost_peer ? job.wait_for_failure(Deadline::in(1s)) : job.failure();
   const bool for_all = dynamic_cast<const InvalidArgument*>(&problem) != nullptr;
-  if (known.empty() && for_all && !job.learner()) job.membership().leave(problem.what());
+  if (!known.empty() || !for_all || job.learner()) return;
+  try {
+    job.membership().leave(problem.what());
+  } catch (const Error& refused) {  // what this worker fails with is `problem`
+    log_warn("failure_not_told", "the job does not learn of this failure", {{"reason", refused.what()}});
+  }
 }
 
 }  // namespace trireme

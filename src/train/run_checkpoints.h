@@ -45,10 +45,10 @@ class RunCheckpoints {
   /// The last evaluation: checkpoints from now on carry it, and the best are kept.
   void scored(double accuracy) { score_ = accuracy; }
 
-  /// On the chief, for a strategy in which nobody has any state: fills `state` from the newest checkpoint, takes leases
-  /// and metrics back to it, and returns where it was made; nullopt if there is none. What only servers hold is saved
-  /// before the first step (`initial`): they may die before there is another. Throws InvalidArgument if the checkpoint
-  /// is of another run, and as StateFiles::restore.
+  /// On the chief, for a strategy in which nobody has any state: fills `state` from the newest sound checkpoint, takes
+  /// leases and metrics back to it, and returns where it was made; nullopt if there is none. What only servers hold is
+  /// saved before the first step (`initial`): they may die before there is another. Throws InvalidArgument if the
+  /// checkpoint is of another run, and as StateFiles::restore.
   std::optional<Position> restore(const std::vector<NamedParameter>& state, bool initial);
 
  private:

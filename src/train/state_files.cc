@@ -22,6 +22,25 @@ checkpoint::TensorInfo describe(const NamedParameter& piece) {
   return {.name = piece.name, .dtype = *dtype, .shape = piece.tensor.sizes().vec()};
 }
 
+/// Reads all of `state` from a checkpoint. Throws as StateFiles::restore, and then leaves `state` unspecified.
+void fill(const std::vector<NamedParameter>& state, const checkpoint::Checkpoint& saved) {
+  torch::NoGradGuard no_grad;
+  for (const NamedParameter& piece : state) {
+    const checkpoint::TensorInfo wanted = describe(piece);
+    const checkpoint::TensorInfo* there = saved.find(piece.name);
+    if (there == nullptr || *there != wanted) {
+      fail<InvalidArgument>(
+          "checkpoint {} does not fit this run: '{}' is {} there; was it written by another model or "
+          "optimizer?",
+          saved.folder().string(), piece.name, there == nullptr ? "missing" : "of another shape or type");
+    }
+    torch::Tensor host = on_host(piece.tensor);
+    saved.read(piece.name, 0, bytes_of(host));
+    torch::Tensor target = piece.tensor;
+    if (host.data_ptr() != target.data_ptr()) target.copy_(host);
+  }
+}
+
 /// For parts of others, beyond the time that we took for ours, and for all of it at the end: much more than it takes,
 /// unless the disk is worse than slow.
 std::chrono::milliseconds allow(std::uint64_t bytes, std::uint64_t bytes_per_second) {
@@ -135,29 +154,15 @@ void StateFiles::abandon() {
 }
 
 std::optional<StateFiles::Restored> StateFiles::restore(const std::vector<NamedParameter>& state) const {
-  torch::NoGradGuard no_grad;
-  const auto newest = checkpoint::latest_complete(folder_);
-  if (!newest) return std::nullopt;
-  const auto saved = checkpoint::Checkpoint::open(*newest);
-  for (const NamedParameter& piece : state) {
-    const checkpoint::TensorInfo wanted = describe(piece);
-    const checkpoint::TensorInfo* there = saved.find(piece.name);
-    if (there == nullptr || *there != wanted) {
-      fail<InvalidArgument>(
-          "checkpoint {} does not fit this run: '{}' is {} there; was it written by another model or "
-          "optimizer?",
-          newest->string(), piece.name, there == nullptr ? "missing" : "of another shape or type");
-    }
-    torch::Tensor host = on_host(piece.tensor);
-    saved.read(piece.name, 0, bytes_of(host));
-    torch::Tensor target = piece.tensor;
-    if (host.data_ptr() != target.data_ptr()) target.copy_(host);
-  }
-  log_info("resumed_from_checkpoint", "resumed from a checkpoint",
-           {{"step", saved.step()}, {"folder", newest->string()}});
-  return Restored{
-      .at = {.fresh = false, .version = saved.step(), .updates = saved.meta().value("updates", saved.step())},
-      .meta = saved.meta()};
+  std::optional<Restored> restored;
+  checkpoint::read_newest(folder_, [&](const checkpoint::Checkpoint& saved) {
+    fill(state, saved);
+    log_info("resumed_from_checkpoint", "resumed from a checkpoint",
+             {{"step", saved.step()}, {"folder", saved.folder().string()}});
+    restored = {.at = {.fresh = false, .version = saved.step(), .updates = saved.meta().value("updates", saved.step())},
+                .meta = saved.meta()};
+  });
+  return restored;
 }
 
 }  // namespace trireme

@@ -52,9 +52,10 @@ class StateFiles {
     nlohmann::json meta;
   };
 
-  /// Reads the newest complete checkpoint into `state`; returns nullopt if there is none. Tensors that the checkpoint
-  /// has in addition are left out. Throws InvalidArgument if one of `state` is missing there or has another shape or
-  /// type, Corrupt, IoError.
+  /// Reads the newest sound checkpoint into `state`: of one that is damaged the log says so, and the one before is
+  /// tried. Returns nullopt if there is none. Tensors that the checkpoint has in addition are left out. Throws
+  /// InvalidArgument if one of `state` is missing there or has another shape or type, Corrupt if all are damaged,
+  /// IoError.
   std::optional<Restored> restore(const std::vector<NamedParameter>& state) const;
 
  private:

@@ -1,7 +1,9 @@
 // Checkpoints that were whole once: whatever happens to their files is found, and the place is named.
 
 #include "base/error.h"
+#include "base/file.h"
 #include "checkpoint/list.h"
+#include "checkpoint/retention.h"
 #include "checkpoint/verify.h"
 #include "tests/checkpoint/faulty_file_system.h"
 #include "tests/checkpoint/testing.h"
@@ -153,6 +155,49 @@ TEST_F(DamageTest, TheLatestIsTheNewestThatCanBeOpened) {
   using enum CheckpointEntry::State;
   EXPECT_THAT(states, ElementsAre(kComplete, kComplete, kDamaged, kIncomplete, kIncomplete));
   EXPECT_THAT(list_checkpoints(folder_.path())[2].problem, HasSubstr("manifest.json is damaged"));
+}
+
+TEST_F(DamageTest, ReadingFallsBackToTheNewestSoundCheckpoint) {
+  const auto read = [&] {
+    std::vector<Step> tried;
+    EXPECT_TRUE(read_newest(folder_.path(), [&](const Checkpoint& checkpoint) {
+      tried.push_back(checkpoint.step());
+      expect_holds(checkpoint, small_state(checkpoint.step()));
+    }));
+    return tried;
+  };
+  EXPECT_FALSE(read_newest(folder_.path(), [](const Checkpoint&) {}));
+  std::vector<std::filesystem::path> paths;
+  for (const Step step : {1, 2, 3}) paths.push_back(write(small_state(step), step));
+  EXPECT_THAT(read(), ElementsAre(3));
+  const auto damage = [&](const std::filesystem::path& path) {
+    const auto file = path / "part-1-of-2.1.bin";
+    poke(file, 5, static_cast<char>(read_file(file)[5] ^ 1));
+  };
+  damage(paths[2]);
+  EXPECT_THAT(read(), ElementsAre(3, 2));
+  overwrite(paths[1] / "manifest.json", "{}");
+  EXPECT_THAT(read(), ElementsAre(3, 1));
+  damage(paths[0]);
+  EXPECT_FAILS(read(), Corrupt, "no checkpoint in", paths[0].string(), "--overwrite");
+}
+
+TEST_F(DamageTest, WhatIsReadMayStillBeRefusedForOtherReasons) {
+  write(small_state(1), 1);
+  write(small_state(2), 2);
+  EXPECT_THROW(read_newest(folder_.path(), [](const Checkpoint&) { fail<InvalidArgument>("another model"); }),
+               InvalidArgument);
+}
+
+TEST_F(DamageTest, LaterCheckpointsCanBeSetAside) {
+  for (const Step step : {1, 2, 3}) write(small_state(step), step);
+  EXPECT_THAT(set_aside_after(real_file_system(), folder_.path(), 3), ElementsAre());
+  EXPECT_THAT(set_aside_after(real_file_system(), folder_.path(), 1),
+              ElementsAre(folder_ / "step-000000002.aside", folder_ / "step-000000003.aside"));
+  EXPECT_EQ(latest_complete(folder_.path()), step_path(folder_.path(), 1));
+  write(small_state(2), 2);
+  EXPECT_THAT(set_aside_after(real_file_system(), folder_.path(), 1), ElementsAre(folder_ / "step-000000002.aside-2"));
+  EXPECT_THAT(read_file(folder_ / "step-000000002.aside/manifest.json"), HasSubstr("part"));
 }
 
 TEST_F(DamageTest, LocateAcceptsRunCheckpointsAndStepFolders) {

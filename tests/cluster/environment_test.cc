@@ -192,13 +192,19 @@ TEST(Environment, AJobWithoutSecretIsRefused) {
   EXPECT_FAILS(read(own({{"TRIREME_SECRET", ""}})), InvalidArgument, "TRIREME_SECRET", "TRIREME_SECRET_FILE");
 }
 
+TEST(Environment, AShortSecretIsRefusedWhereverItStands) {
+  EXPECT_FAILS(read(own({{"TRIREME_SECRET", "0123456789abcde"}})), InvalidArgument, "TRIREME_SECRET", "15 characters",
+               "at least 16", "openssl rand");
+  EXPECT_EQ(read(own({{"TRIREME_SECRET", "0123456789abcdef"}})).secret, "0123456789abcdef");
+}
+
 TEST(Environment, ReadsTheSecretFromAFile) {
   const TempFolder folder;
   const auto file = folder.write("secret", std::string(kSecret) + "\n");
   EXPECT_EQ(read(own({{"TRIREME_SECRET", ""}, {"TRIREME_SECRET_FILE", file.string()}})).secret, kSecret);
   const auto shorter = folder.write("short", "1234\n");
   EXPECT_FAILS(read(own({{"TRIREME_SECRET", ""}, {"TRIREME_SECRET_FILE", shorter.string()}})), InvalidArgument, "short",
-               "16 characters");
+               "at least 16");
   EXPECT_FAILS(read(own({{"TRIREME_SECRET", ""}, {"TRIREME_SECRET_FILE", (folder / "none").string()}})), IoError,
                "none");
 }

@@ -146,6 +146,48 @@ TEST_F(ProcessSetTest, ProcessThatFailsTooOftenIsAvoided) {
   EXPECT_EQ(decision.at, at(2ms) + 60s);
 }
 
+TEST_F(ProcessSetTest, OnlyStepsOfItsOwnProcessClearTheRecordOfASlot) {
+  ProcessSet set = make(2, {.limit = 1, .avoid_for = 60s});
+  set.start_all(at(0ms));
+  set.note_status(1, {0, 1}, /*advanced=*/false);
+  const auto fails = [&](std::uint32_t slot) {
+    set.note_end(slot, at(1ms));
+    const RestartDecision decision = set.restart(slot, at(1ms));
+    set.start_due(at(1h));
+    return decision;
+  };
+  EXPECT_FALSE(fails(1).avoided);
+  set.note_status(1, {0, 1}, /*advanced=*/true);  // still the view of the one that died
+  EXPECT_TRUE(fails(1).avoided);
+  for (View view = 2; view < 10; ++view) {
+    set.note_status(view, {0, 1}, /*advanced=*/true);
+    EXPECT_FALSE(fails(1).avoided) << "view " << view;
+  }
+  set.note_status(10, {0}, /*advanced=*/true);  // the others go on without it
+  EXPECT_TRUE(fails(1).avoided);
+}
+
+TEST_F(ProcessSetTest, IsHopelessOnlyWhenEveryoneFailedTooOften) {
+  ProcessSet set = make(2, {.limit = 1, .next_pause = 1s, .avoid_for = 60s});
+  set.start_all(at(0ms));
+  for (const auto slot : {0u, 1u}) {
+    set.note_end(slot, at(1ms));
+    set.restart(slot, at(1ms));
+  }
+  set.start_due(at(1ms));
+  set.note_end(0, at(2ms));
+  EXPECT_TRUE(set.restart(0, at(2ms)).avoided);
+  EXPECT_FALSE(set.hopeless()) << "1 runs";
+  set.note_status(1, {1}, /*advanced=*/true);
+  set.note_end(1, at(3ms));
+  EXPECT_FALSE(set.restart(1, at(3ms)).avoided);
+  EXPECT_FALSE(set.hopeless()) << "1 will be started soon";
+  set.start_due(at(3ms));
+  set.note_end(1, at(4ms));
+  set.restart(1, at(4ms));
+  EXPECT_TRUE(set.hopeless());
+}
+
 /// A process that waits for a signal.
 pid_t start_idle() {
   const pid_t pid = ::fork();

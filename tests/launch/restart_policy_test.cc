@@ -49,6 +49,28 @@ TEST(RestartPolicy, LongRunResetsTheFailureCount) {
   EXPECT_THAT(decision.reason, HasSubstr("restart 1 of 3"));
 }
 
+TEST(RestartPolicy, FailuresCountOnlyUntilSomethingIsAchieved) {
+  RestartPolicy policy({.limit = 3});
+  auto now = kStart;
+  for (int storm = 0; storm < 5; ++storm) {
+    EXPECT_EQ(pause_after_failure(policy, 0, now), 0ms);
+    EXPECT_EQ(pause_after_failure(policy, 0, now), 500ms);
+    EXPECT_EQ(pause_after_failure(policy, 0, now), 1s);
+    policy.on_progress(0);
+  }
+}
+
+TEST(RestartPolicy, SaysHowOftenItFailedAndHowManyRestartsAreAllowed) {
+  RestartPolicy policy({.limit = 1});
+  auto now = kStart;
+  pause_after_failure(policy, 0, now);
+  policy.on_start(0, now);
+  const RestartDecision decision = policy.on_end(0, now);
+  EXPECT_TRUE(decision.avoided);
+  EXPECT_THAT(decision.reason, HasSubstr("failed 2 times in a row"));
+  EXPECT_THAT(decision.reason, HasSubstr("1 restarts allowed"));
+}
+
 TEST(RestartPolicy, LimitZeroNeverRestarts) {
   RestartPolicy policy({.limit = 0});
   policy.on_start(0, kStart);

@@ -118,6 +118,26 @@ TEST_F(JobDecisionsTest, ViewIsNotGivenOutBeforeItIsSaved) {
   EXPECT_NE(saved.job, "");
 }
 
+TEST_F(JobDecisionsTest, StatusSaysThatTheStateCannotBeSaved) {
+  start_workers(2);
+  state->set_plan(now, elastic_plan());
+  store_fails = true;
+  lose(2);
+  RecordingSession& survivor = join(Role::kWorker, 0, {.member = 1, .view = 1, .reason = "worker 1 is gone"});
+  EXPECT_EQ(survivor.answers(), 0);
+  for (const auto later : {0h, 24h}) {
+    state->tick(now + later);
+    EXPECT_EQ(state->status(now + later).state, JobPhase::kWaiting);
+    EXPECT_THAT(state->status(now + later).reason, HasSubstr("view 2 cannot begin; its state cannot be saved"));
+    EXPECT_THAT(state->status(now + later).reason, HasSubstr("the disk is full"));
+  }
+  store_fails = false;
+  state->tick(now + 24h);
+  EXPECT_EQ(survivor.take<cluster::JoinReply>().view.view, 2);
+  EXPECT_EQ(state->status(now + 24h).state, JobPhase::kRunning);
+  EXPECT_THAT(state->status(now + 24h).reason, ::testing::Not(HasSubstr("the disk is full")));
+}
+
 TEST_F(JobDecisionsTest, LostWorkerEndsAJobThatIsNotElastic) {
   start_workers(2);
   lose(2);
@@ -215,6 +235,15 @@ TEST_F(JobDecisionsTest, WorkerThatLeavesWithAFailureFailsTheJob) {
   EXPECT_EQ(state->status(now).state, JobPhase::kFailed);
   EXPECT_THAT(state->status(now).reason, HasSubstr("worker 0 failed: out of memory"));
   EXPECT_FAILS(state->leave(now, {.member = 4711}), StaleView, "not a member");
+}
+
+TEST_F(JobDecisionsTest, FailureOfAMemberThatWasGivenUpDoesNotCount) {
+  start_workers(2);
+  state->set_plan(now, elastic_plan());
+  lose(2);
+  EXPECT_FAILS(state->leave(now, {.member = 2, .failure = "lost the others"}), StaleView, "worker 1",
+               "no longer a member", "lost the others");
+  EXPECT_EQ(state->status(now).state, JobPhase::kRunning);
 }
 
 TEST_F(JobDecisionsTest, WorkIsLeasedOnceAndAgainIfItsHolderDies) {
@@ -378,6 +407,19 @@ TEST_F(JobDecisionsTest, SuccessorContinuesFromTheSavedState) {
   EXPECT_EQ(status.plan, elastic_plan());
   EXPECT_TRUE(beat(2).stop);
   EXPECT_FALSE(beat(2).expelled);
+}
+
+TEST_F(JobDecisionsTest, SuccessorOfAMasterThatWaitedForMembersWaitsToo) {
+  job({.workers = 2, .min_workers = 2, .servers = 0});
+  for (const std::uint32_t slot : {0, 1}) join_worker(slot);
+  state->set_plan(now, elastic_plan());
+  lose(2);
+  join(Role::kWorker, 0, {.member = 1, .view = 1, .reason = "worker 1 is gone"});
+  ASSERT_EQ(state->status(now).state, JobPhase::kWaiting);
+  state->stop({"somebody asks, and the state is saved"});
+  job({.workers = 2, .min_workers = 2, .servers = 0}, {.saved = saved});
+  state->tick(now);
+  EXPECT_EQ(state->status(now).state, JobPhase::kWaiting) << state->status(now).reason;
 }
 
 TEST_F(JobDecisionsTest, NothingIsDecidedOnceAnotherMasterLeads) {

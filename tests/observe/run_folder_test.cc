@@ -1,10 +1,14 @@
 #include "observe/run_folder.h"
 
+#include <unistd.h>
+
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "tests/support/expect_fails.h"
 #include "tests/support/temp_folder.h"
 
 namespace trireme::observe {
@@ -45,17 +49,17 @@ TEST(RunFolder, RefusesAFolderThatHoldsARunAndSaysWhatToDo) {
   const RunFolderOptions options{.path = temp / "out"};
   for (const std::string file : {"metrics.jsonl", "model.safetensors", "result.json", "config.toml",
                                  "logs/worker-0.log", "tensorboard/events.out.tfevents.1.host.2"}) {
-    const RunFolder run = RunFolder::create(options);
-    put(run.path() / file);
+    const fs::path run = RunFolder::create(options).path();
+    put(run / file);
     try {
       RunFolder::create(options);
       FAIL() << "took a folder that holds " << file;
     } catch (const InvalidArgument& error) {
       EXPECT_THAT(error.what(),
-                  AllOf(HasSubstr(run.path().string()), HasSubstr(file), HasSubstr("--out"), HasSubstr("--overwrite")));
+                  AllOf(HasSubstr(run.string()), HasSubstr(file), HasSubstr("--out"), HasSubstr("--overwrite")));
     }
-    EXPECT_TRUE(fs::exists(run.path() / file));
-    fs::remove_all(run.path());
+    EXPECT_TRUE(fs::exists(run / file));
+    fs::remove_all(run);
   }
 }
 
@@ -68,7 +72,8 @@ TEST(RunFolder, AFolderWithOtherFilesIsFine) {
 
 TEST(RunFolder, OverwritingRemovesTheRunAndNothingElse) {
   const TempFolder temp;
-  const RunFolder run = RunFolder::create({.path = temp / "out"});
+  RunFolder::create({.path = temp / "out"});
+  const RunFolder run = RunFolder::open(temp / "out");
   for (const fs::path& file : {run.metrics(), run.log("worker 0"), run.tensorboard() / "events.out.tfevents.1.host.2",
                                run.path() / "notes.txt", run.logs() / "mine.txt"}) {
     put(file);
@@ -77,6 +82,24 @@ TEST(RunFolder, OverwritingRemovesTheRunAndNothingElse) {
   EXPECT_TRUE(RunFolder::create({.path = temp / "out", .overwrite = true}).run_files().empty());
   EXPECT_TRUE(fs::exists(run.path() / "notes.txt"));
   EXPECT_TRUE(fs::exists(run.logs() / "mine.txt"));
+}
+
+TEST(RunFolder, OneHolderAtATimeAndTheOthersAreToldWhoItIs) {
+  const TempFolder temp;
+  const fs::path path = temp / "out";
+  const std::string who = fmt::format("pid {} on ", ::getpid());
+  {
+    const RunFolder run = RunFolder::create({.path = path});
+    put(run.metrics());
+    EXPECT_FAILS(RunFolder::create({.path = path}), InvalidArgument, path.string(), who, "trireme stop");
+    EXPECT_FAILS(RunFolder::create({.path = path, .overwrite = true}), InvalidArgument, path.string(), who);
+    EXPECT_FAILS(RunFolder::reopen(path), InvalidArgument, path.string(), who);
+    EXPECT_TRUE(fs::exists(run.metrics()));
+    EXPECT_EQ(RunFolder::open(path).metrics(), run.metrics()) << "its own processes do not hold it";
+  }
+  const RunFolder again = RunFolder::reopen(path);
+  const RunFolder copy = again;
+  EXPECT_FAILS(RunFolder::reopen(path), InvalidArgument, who);
 }
 
 TEST(RunFolder, RefusesNamesThatArePaths) {

@@ -3,11 +3,14 @@
 
 #include "store/sqlite_store.h"
 
+#include <optional>
 #include <thread>
 
 #include "base/error.h"
+#include "chaos/full_disk.h"
 #include "store/sqlite_database.h"
 #include "tests/support/expect_fails.h"
+#include "tests/support/processes.h"
 #include "tests/support/temp_folder.h"
 
 namespace trireme::store {
@@ -61,6 +64,41 @@ TEST(SqliteStore, LockedFileIsATimeout) {
   }
   leader->commit({{"key", "1"}});
   EXPECT_EQ(store->get("key"), "1");
+}
+
+TEST(SqliteStore, CommitsOnAFullDiskWithTheRoomThatWasReserved) {
+  const TempFolder folder;
+  Process leader([&](Talk& test) {  // what it mounts goes with it
+    std::optional<chaos::FullDisk> mounted;
+    try {
+      mounted.emplace(folder / "disk");
+    } catch (const IoError&) {
+      return test.say(false);
+    }
+    test.say(true);
+    chaos::FullDisk& disk = *mounted;
+    const auto reserve = folder / "disk/job.db.reserve";
+    const auto store = open_sqlite_store(folder / "disk/job.db", 1s);
+    const auto leadership = store->campaign({});
+    EXPECT_EQ(std::filesystem::file_size(reserve), 8U << 20);
+    disk.make_full();
+    const std::string large(1 << 20, 'x');
+    leadership->commit({{"key", large}});
+    EXPECT_FALSE(std::filesystem::exists(reserve));
+    for (const char* value : {"1", "2", "3"}) leadership->commit({{"key", value}});
+    EXPECT_EQ(store->get("key"), "3");
+    disk.make_full();  // what was given up is used now
+    EXPECT_FAILS(leadership->commit({{"key", large + large.substr(9999)}}), InvalidArgument, "do not fit");
+    EXPECT_FAILS(leadership->commit({{"a", large}, {"b", "1"}}), DiskFull, "no room for the store", "job.db");
+    EXPECT_TRUE(leadership->leading());
+    disk.make_room();
+    leadership->commit({{"a", large}});
+    EXPECT_TRUE(std::filesystem::exists(reserve));
+    leadership->resign();
+    EXPECT_FALSE(std::filesystem::exists(reserve));
+  });
+  if (!leader.talk().hear()) GTEST_SKIP() << "mounting is not permitted here";
+  EXPECT_EQ(leader.wait(), 0);
 }
 
 TEST(SqliteStore, CanBeCreatedConcurrently) {

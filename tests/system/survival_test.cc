@@ -1,6 +1,8 @@
 // Whole jobs whose processes are killed, stopped and changed in number: they go on by themselves, and end with the
 // parameters of a run in which nothing happened.
 
+#include <fstream>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,6 +14,7 @@
 namespace trireme::system_test {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -92,6 +95,39 @@ TEST_F(Survival, ContinuesAfterTheMasterIsKilled) {
   expect_undisturbed(stopped(job));
 }
 
+TEST_F(Survival, ContinuesAfterTheMasterHangs) {
+  if (!store::sqlite_store_available()) GTEST_SKIP() << "built without SQLite";
+  Program job(folder_, trireme(flags("run", "2", "5", {"--trace-steps"})));
+  ASSERT_GT(member(job, "run", 1, "group_formed"), 0);
+  const pid_t first = master(job);
+  ASSERT_GT(first, 0);
+  ::kill(first, SIGSTOP);
+  ASSERT_TRUE(logs("run", "job_taken_over"));
+  EXPECT_TRUE(is_gone(first));
+  ASSERT_TRUE(logs("run", "master_found", "worker-1"));
+  ASSERT_TRUE(advances("run", 20));
+  EXPECT_EQ(views("run"), 1u) << "the training did not notice";
+  ASSERT_TRUE(killed_and_replaced(job, "run", "worker", 1));  // it is in charge
+  expect_undisturbed(stopped(job));
+}
+
+TEST_F(Survival, ARunThatGoesOnIsLeftAlone) {
+  const std::string run = (folder_ / "run").string();
+  Program job(folder_, trireme(flags("run", "1")));
+  ASSERT_GT(member(job, "run", 0, "group_formed"), 0);
+  const std::string who = "pid " + std::to_string(job.pid()) + " on ";
+  const std::string secret = read_file(folder_ / "run/secret");
+  Flags again = flags("run", "1", "5", {"--overwrite"});
+  for (const Flags& second : {Flags{"resume", run}, again, Flags{"run", "--out", run, "--overwrite", "--", "true"}}) {
+    const Outcome outcome = run_trireme(folder_, second);
+    EXPECT_GT(outcome.status, 0) << second.front();
+    EXPECT_THAT(outcome.err, AllOf(HasSubstr("a run that is going on"), HasSubstr(who))) << second.front();
+  }
+  EXPECT_EQ(read_file(folder_ / "run/secret"), secret);
+  EXPECT_FALSE(status("run").is_null());
+  expect_undisturbed(stopped(job));
+}
+
 TEST_F(Survival, ResumesAfterAllProcessesAreKilled) {
   for (const std::size_t checkpoints : {1, 2}) {
     const std::string run = "run" + std::to_string(checkpoints);
@@ -108,6 +144,39 @@ TEST_F(Survival, ResumesAfterAllProcessesAreKilled) {
                                              "--step-ms", "0", "--steps", "1500"}));
     EXPECT_THAT(log(run, "worker-0"), HasEvent("resumed_from_checkpoint"));
   }
+}
+
+TEST_F(Survival, ResumesFromAnOlderCheckpointIfTheNewestIsDamaged) {
+  const std::string run = (folder_ / "run").string();
+  Flags first = flags("run", "2", "0");
+  *std::ranges::find(first, "1000000") = "600";  // one every 200
+  ASSERT_EQ(run_trireme(folder_, first).status, 0);
+  const auto flip_a_bit = [&](const std::string& step) {
+    for (const auto& entry : std::filesystem::directory_iterator(folder_ / "run/checkpoints" / step)) {
+      if (entry.path().extension() != ".bin") continue;
+      std::fstream file(entry.path(), std::ios::binary | std::ios::in | std::ios::out);
+      file.seekg(100);
+      const int byte = file.get();
+      file.seekp(100).put(static_cast<char>(byte ^ 1));
+    }
+  };
+  flip_a_bit("step-000000600");
+  const Flags again{"resume", run, "--json", "--step-ms", "0", "--steps", "700"};
+  const Outcome outcome = run_trireme(folder_, again);
+  EXPECT_THAT(outcome.err, HasSubstr("the checkpoint of step 600 is damaged"));
+  EXPECT_THAT(log("run", "worker-0"), HasEvent("checkpoint_unusable", {{"step", 600}}));
+  EXPECT_THAT(log("run", "worker-0"), HasEvent("resumed_from_checkpoint", {{"step", 400}}));
+  expect_undisturbed(outcome);
+  EXPECT_EQ(run_trireme(folder_, {"ckpt", "verify", run, "--step", "600"}).status, 0) << "it was written again";
+
+  Flags back = again;
+  back.insert(back.end(), {"--from", "400"});
+  const Outcome from_400 = run_trireme(folder_, back);
+  EXPECT_THAT(from_400.err, HasSubstr("step-000000600.aside"));
+  EXPECT_THAT(log("run", "worker-0"), HasEvent("resumed_from_checkpoint", {{"step", 400}}));
+  expect_undisturbed(from_400);
+  back.back() = "401";
+  EXPECT_THAT(run_trireme(folder_, back).err, HasSubstr("no checkpoint of step 401"));
 }
 
 TEST_F(Survival, StopLeavesACompleteCheckpoint) {

@@ -4,10 +4,11 @@
 
 #include <filesystem>
 #include <optional>
+#include <string_view>
 
 #include "base/file.h"
 
-namespace trireme::store {
+namespace trireme {
 
 /// Remembers which file a path led to, to detect that it was replaced. Throws IoError if there is no such file.
 class FileIdentity {
@@ -25,7 +26,7 @@ class FileIdentity {
 };
 
 /// A file locked by one holder at a time, for as long as this object or its process lives: then the kernel releases it.
-/// Works between threads too. The file is empty and stays: removing it would let two holders lock two files.
+/// Works between threads too. The file stays: removing it would let two holders lock two files.
 class LockFile {
  public:
   /// Locks `path`, which is created if needed; returns nullopt if another holder has it. Throws IoError.
@@ -39,6 +40,9 @@ class LockFile {
   /// Returns false once the path leads to another file, which others might lock.
   bool in_place() const { return identity_.in_place(); }
 
+  /// Makes `text` the content of the file, for those who find it held. Throws IoError.
+  void describe_holder(std::string_view text) const;
+
   void release() { file_.close(); }
 
  private:
@@ -48,4 +52,4 @@ class LockFile {
   FileIdentity identity_;
 };
 
-}  // namespace trireme::store
+}  // namespace trireme

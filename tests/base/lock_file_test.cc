@@ -1,4 +1,4 @@
-#include "store/lock_file.h"
+#include "base/lock_file.h"
 
 #include <filesystem>
 
@@ -7,7 +7,7 @@
 #include "tests/support/processes.h"
 #include "tests/support/temp_folder.h"
 
-namespace trireme::store {
+namespace trireme {
 namespace {
 
 TEST(LockFile, OneHolderAtATimeAlsoWithinAProcess) {
@@ -18,6 +18,15 @@ TEST(LockFile, OneHolderAtATimeAlsoWithinAProcess) {
   EXPECT_FALSE(LockFile::try_lock(folder / "lock"));
   EXPECT_TRUE(LockFile::is_held(folder / "lock"));
   EXPECT_TRUE(LockFile::try_lock(folder / "another"));
+}
+
+TEST(LockFile, TellsOthersWhoHoldsIt) {
+  const TempFolder folder;
+  const auto lock = LockFile::try_lock(folder / "lock");
+  lock->describe_holder("a long description");
+  lock->describe_holder("short");
+  EXPECT_EQ(read_file(folder / "lock"), "short");
+  EXPECT_TRUE(LockFile::is_held(folder / "lock"));
 }
 
 TEST(LockFile, ReleaseLetsTheNextHolderIn) {
@@ -100,4 +109,4 @@ TEST(FileIdentity, SeesThatAFileWasReplacedOrRemoved) {
 }
 
 }  // namespace
-}  // namespace trireme::store
+}  // namespace trireme

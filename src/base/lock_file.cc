@@ -1,13 +1,14 @@
-#include "store/lock_file.h"
+#include "base/lock_file.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 
 #include "base/error.h"
 
-namespace trireme::store {
+namespace trireme {
 namespace {
 
 // Locks of the open file, not of the process: the latter are lost when any descriptor of the file is closed.
@@ -45,6 +46,12 @@ std::optional<LockFile> LockFile::try_lock(const std::filesystem::path& path) {
   return std::nullopt;
 }
 
+void LockFile::describe_holder(std::string_view text) const {
+  const bool written = ::ftruncate(file_.get(), 0) == 0 &&
+                       ::pwrite(file_.get(), text.data(), text.size(), 0) == static_cast<ssize_t>(text.size());
+  if (!written) fail_errno("cannot write " + path().string());
+}
+
 bool LockFile::is_held(const std::filesystem::path& path) {
   const FileDescriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
   if (!file && errno == ENOENT) return false;
@@ -53,4 +60,4 @@ bool LockFile::is_held(const std::filesystem::path& path) {
   return lock.l_type != F_UNLCK;
 }
 
-}  // namespace trireme::store
+}  // namespace trireme
