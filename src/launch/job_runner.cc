@@ -372,6 +372,7 @@ class JobRunner {
         connection_ = net::Connection::open(loop_, master_,
                                             {.secret = secret_,
                                              .transport = net::Transport::kTcp,
+                                             .role = "master",
                                              .peer_name = "the master",
                                              .deadline = Deadline::in(2s)});
       }
