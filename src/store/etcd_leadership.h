@@ -26,8 +26,7 @@ class EtcdLeadership : public Leadership {
     std::int64_t create_revision = 0;   ///< of the leader's key
   };
 
-  EtcdLeadership(const std::vector<net::Address>& members, EtcdKeys keys, std::chrono::milliseconds call_within,
-                 const Won& won);
+  EtcdLeadership(const EtcdAccess& access, EtcdKeys keys, std::chrono::milliseconds call_within, const Won& won);
   ~EtcdLeadership() override;
 
   std::uint64_t term() const override { return static_cast<std::uint64_t>(create_revision_); }
