@@ -12,12 +12,15 @@
 #include "cluster/environment.h"
 #include "cluster/master_finder.h"
 #include "cluster/membership.h"
+#include "cluster/own_host.h"
 #include "launch/signal_watcher.h"
 #include "observe/run_folder.h"
 #include "ps/server.h"
 
 namespace trireme::cli {
 namespace {
+
+constexpr auto kMasterNamedIn = 30s;
 
 struct ServeFlags {
   std::string master;
@@ -70,10 +73,12 @@ std::filesystem::path find_checkpoints(const cluster::JobEnvironment& place) {
 }
 
 ps::ServerOptions server_options(const ServeFlags& flags, const cluster::JobEnvironment& place) {
+  const cluster::OwnHost own =
+      cluster::find_own_host(place, cluster::make_master_finder(place.store), Deadline::in(kMasterNamedIn));
   return {
       .service = {.listener = {.name = "server",
-                               .host = place.listen.host,
-                               .advertise = flags.advertise,
+                               .host = own.listen,
+                               .advertise = flags.advertise.empty() ? own.advertise : flags.advertise,
                                .port = place.listen.port,
                                .secret = place.secret,
                                .allow_plain = flags.allow_plain || place.transport == net::Transport::kTcp,
@@ -174,7 +179,8 @@ void add_serve(CLI::App& app, Action& action) {
   command->add_option("--master", flags->master, "host:port of the master");
   command->add_option("--store", flags->store, "where the master is found: sqlite:/folder/job.db, etcd://host:2379");
   command->add_option("--rank", flags->rank, "which server this is, from 0")->default_str("0");
-  command->add_option("--listen", flags->listen, "host:port to listen on; 127.0.0.1:0 unless given");
+  command->add_option("--listen", flags->listen,
+                      "host:port to listen on; unless given, where the way to the master begins, and any free port");
   command->add_option("--advertise", flags->advertise,
                       "host name for workers to connect to, when listening on 0.0.0.0");
   command->add_option("--threads", flags->threads, "for large requests; -1: chosen by the number of cores")

@@ -19,7 +19,8 @@ struct JobEnvironment {
   std::uint32_t servers = 1;
   net::Address master;  ///< port 0 = found through `store`
   std::string store;    ///< where the master is found and keeps what must outlive it; empty = it cannot be replaced
-  net::Address listen;  ///< where to listen: servers for workers, workers for each other; port 0 = any free one
+  /// Where to listen: servers for workers, workers for each other. Empty host = see own_host.h; port 0 = any free one.
+  net::Address listen{.host = ""};
   bool hosts_master = false;  ///< this process also runs the master, at `master`
   std::string secret;
   net::Transport transport = net::Transport::kAuto;
@@ -38,8 +39,8 @@ using Lookup = std::function<const char*(const char* name)>;
 ///   TRIREME_ROLE worker|server   TRIREME_RANK      TRIREME_WORKERS   TRIREME_SERVERS   TRIREME_MASTER host:port
 ///   TRIREME_LISTEN host:port     TRIREME_TRANSPORT TRIREME_RUN_DIR   TRIREME_SECRET or TRIREME_SECRET_FILE
 ///   TRIREME_INITIAL_WORKERS for one that joins later
-///   TRIREME_STORE sqlite:/folder/job.db or etcd://host:2379 (where the master is found when it was replaced, and
-///   without TRIREME_MASTER also at the start)
+///   TRIREME_STORE sqlite:/folder/job.db, etcd://host:2379, etcds://… (where the master is found when it was replaced,
+///   and without TRIREME_MASTER also at the start)
 ///   TRIREME_THROTTLE 100mbit     TRIREME_LATENCY_MS                  TRIREME_TRACE_ALGORITHMS 1
 ///
 /// TF_CONFIG: the jobs are `chief` (or `master`), `worker` and `ps`. Each listens at its own address. The chief is

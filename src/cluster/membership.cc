@@ -12,6 +12,11 @@ namespace {
 
 constexpr auto kRegroupWithin = 24h;  // the master gives up long before, and says so
 
+// How long it may take to connect to the next master. At first not long: a host that is gone does not answer, and the
+// next master may be another one by then. A distant host needs several round trips: twice as long after each timeout.
+constexpr std::chrono::milliseconds kFirstConnectWithin = 500ms;
+constexpr std::chrono::milliseconds kLastConnectWithin = 8s;
+
 void log_learner(const ViewInfo& view) {
   log_info("became_learner", "catches up with the job as a learner",
            {{"view", view.view}, {"workers", view.workers.size()}, {"servers", view.servers.size()}});
@@ -53,6 +58,7 @@ std::shared_ptr<net::Connection> Membership::connect(const net::Address& address
   return net::Connection::open(loop_, master,
                                {.secret = options_.secret,
                                 .transport = transport,
+                                .role = "master",
                                 .peer_name = "the master",
                                 .deadline = deadline,
                                 .await_listener = await_listener});
@@ -96,9 +102,9 @@ std::optional<net::Address> Membership::where_is_master() const {
   }
 }
 
-void Membership::use_master_at(const net::Address& address) {
+void Membership::use_master_at(const net::Address& address, std::chrono::milliseconds patience) {
   // If nobody listens there, the address is the old master's: the successor will be at another one.
-  auto next = connect(address, Deadline::in(500ms), /*await_listener=*/false);
+  auto next = connect(address, Deadline::in(patience), /*await_listener=*/false);
   log_info("master_found", "found the master", {{"address", address.text()}});
   last_address_ = address;
   const MutexLock lock(mutex_);
@@ -113,7 +119,7 @@ void Membership::follow_leader() {
   try {
     const MutexLock one_search(search_mutex_);
     const auto address = options_.find_master();
-    if (address && address->text() != last_address_.text()) use_master_at(*address);
+    if (address && address->text() != last_address_.text()) use_master_at(*address, kFirstConnectWithin);
   } catch (const Error& problem) {  // the store is away for this process too, or the leader is not up yet
     log_debug("no_master_yet", "cannot ask who leads", {{"reason", problem.what()}});
   }
@@ -127,14 +133,19 @@ void Membership::find_next_master(const std::shared_ptr<net::Connection>& lost, 
   if (connection() != lost) return;  // another thread has found it
   if (lost) log_warn("master_lost", "lost the master; looking for its successor", {{"reason", reason}});
   std::string last_problem = reason;
+  auto patience = kFirstConnectWithin;
   while (!deadline.passed() && !closing_.load()) {
     try {
-      if (const auto address = where_is_master()) return use_master_at(*address);
+      if (const auto address = where_is_master()) return use_master_at(*address, patience);
     } catch (const Corrupt& problem) {  // the next master will write its own
       if (std::exchange(last_problem, problem.what()) != problem.what()) {
         log_warn("master_address_invalid", "the store has no valid address of the master; will ask again",
                  {{"reason", problem.what()}});
       }
+    } catch (const Timeout& problem) {  // it may be far away, or busy
+      last_problem = problem.what();
+      patience = std::min(2 * patience, kLastConnectWithin);
+      log_debug("no_master_yet", "no master yet", {{"reason", problem.what()}});
     } catch (const Error& problem) {  // the master, or the store, is not up yet
       last_problem = problem.what();
       log_debug("no_master_yet", "no master yet", {{"reason", problem.what()}});

@@ -111,7 +111,7 @@ class Membership {
   std::shared_ptr<net::Connection> connection() const;
   void find_next_master(const std::shared_ptr<net::Connection>& lost, Deadline deadline, const std::string& reason);
   std::optional<net::Address> where_is_master() const TRIREME_REQUIRES(search_mutex_);
-  void use_master_at(const net::Address& address) TRIREME_REQUIRES(search_mutex_);
+  void use_master_at(const net::Address& address, std::chrono::milliseconds patience) TRIREME_REQUIRES(search_mutex_);
   void follow_leader() TRIREME_REQUIRES(beat_mutex_);
   std::chrono::milliseconds master_patience() const;
 

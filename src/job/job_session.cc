@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "cluster/master_finder.h"
+#include "cluster/own_host.h"
 #include "job/termination.h"
 #include "master/master.h"
 #include "ps/server.h"
@@ -49,7 +50,8 @@ struct JobSession::LocalCluster {
 namespace {
 
 constexpr auto kConnectTime = 60s;  // workers may connect late: some read their data first
-constexpr auto kStepTime = 600s;    // other workers may be slow, or evaluating; the master notices those that hang
+constexpr auto kMasterNamedIn = 30s;
+constexpr auto kStepTime = 600s;  // other workers may be slow, or evaluating; the master notices those that hang
 
 /// The chief writes the files; a worker that was not told where has no folder.
 std::optional<observe::RunFolder> open_folder(const cluster::JobEnvironment& place) {
@@ -59,7 +61,12 @@ std::optional<observe::RunFolder> open_folder(const cluster::JobEnvironment& pla
 }
 
 collective::EndpointOptions endpoint_options(const cluster::JobEnvironment& place) {
-  return {.host = place.listen.host, .secret = place.secret, .allow_plain = place.transport == net::Transport::kTcp};
+  const auto own =
+      cluster::find_own_host(place, cluster::make_master_finder(place.store), Deadline::in(kMasterNamedIn));
+  return {.host = own.listen,
+          .advertise = own.advertise,
+          .secret = place.secret,
+          .allow_plain = place.transport == net::Transport::kTcp};
 }
 
 }  // namespace

@@ -51,7 +51,7 @@ inline auto master_flags() {
       flag("--secret-file", &MasterFlags::secret_file, "file with the job's secret (or TRIREME_SECRET)"),
       flag("--store", &MasterFlags::store,
            "where to keep what must outlive this master: sqlite:/folder/job.db, or etcd://host:2379,… for several "
-           "masters"),
+           "masters (etcds:// over TLS)"),
       flag("--standby", &MasterFlags::standby, "wait until the leading master is gone, then take over"),
       flag("--hang-after", &MasterFlags::hang_after, "seconds of silence after which a member is given up",
            kShowDefault),

@@ -87,6 +87,7 @@ void MasterProcess::connect() {
   connection_ = net::Connection::open(loop_, address_,
                                       {.secret = options_.secret,
                                        .transport = net::Transport::kTcp,
+                                       .role = "master",
                                        .peer_name = "the master",
                                        .deadline = Deadline::in(options_.answers_within),
                                        .limits = {},

@@ -18,8 +18,9 @@ RunningJob::RunningJob(const std::filesystem::path& run) {
   }
   std::string secret = read_file(secret_file);
   secret.erase(secret.find_last_not_of("\n") + 1);
-  master_ = net::Connection::open(loop_, nlohmann::json::parse(read_file(announce)).get<net::Address>(),
-                                  {.secret = secret, .peer_name = "the master", .deadline = Deadline::in(kAnswerTime)});
+  master_ = net::Connection::open(
+      loop_, nlohmann::json::parse(read_file(announce)).get<net::Address>(),
+      {.secret = secret, .role = "master", .peer_name = "the master", .deadline = Deadline::in(kAnswerTime)});
 }
 
 cluster::JobStatus RunningJob::status() {

@@ -13,6 +13,7 @@ namespace {
 net::ServiceOptions service_options(const MasterOptions& options) {
   net::ServiceOptions service = options.service;
   service.listener.share_memory = false;  // messages are small and rare
+  service.listener.role = "master";
   return service;
 }
 

@@ -58,6 +58,8 @@ Transport network_transport(Transport wanted, const Address& to) {
   return is_loopback(to.host) ? Transport::kTcp : Transport::kTls;
 }
 
+Transport raw_transport(Transport wanted) { return wanted == Transport::kTcp ? wanted : Transport::kTls; }
+
 Transport parse_transport(const std::string& text) {
   if (text == "auto") return Transport::kAuto;
   if (text == "shm") return Transport::kShm;

@@ -13,10 +13,11 @@ struct Address {
   std::uint16_t port = 0;
   std::string host_id;    ///< which running kernel: two processes with the same id may share memory
   std::string unix_name;  ///< abstract Unix socket for that; empty = none
+  std::string identity;   ///< of this very listener, at random: whoever has the address later is another; empty = any
 
   std::string text() const;  ///< "host:port"
 
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(Address, host, port, host_id, unix_name)
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(Address, host, port, host_id, unix_name, identity)
 };
 
 /// Parses "host:port" or "[v6]:port". Throws InvalidArgument.
@@ -29,7 +30,7 @@ bool is_loopback(const std::string& host);
 
 /// How two processes talk.
 enum class Transport {
-  kAuto,  ///< shared memory on one host, TCP on loopback, TLS between hosts
+  kAuto,  ///< shared memory on one host, TCP on loopback (bytes without frames: TLS), TLS between hosts
   kShm,   ///< shared memory or an error
   kTcp,   ///< TCP in the clear, also between hosts: for a network that is trusted, and for measurements
   kTls,   ///< TLS 1.3, also on loopback
@@ -37,6 +38,9 @@ enum class Transport {
 
 /// How to reach `to` over the network where `wanted` would allow shared memory.
 Transport network_transport(Transport wanted, const Address& to);
+
+/// The same for bytes without frames: in the clear only if that is wanted, for such bytes carry no tags.
+Transport raw_transport(Transport wanted);
 
 /// "auto", "shm", "tcp", "tls". Throws InvalidArgument.
 Transport parse_transport(const std::string& text);

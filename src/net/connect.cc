@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "net/control_socket.h"
 #include "net/message_codec.h"
-#include "net/secure/handshake.h"
 #include "net/secure/tls.h"
 
 namespace trireme::net {
@@ -49,20 +49,32 @@ void run_until(Socket& socket, awaitable<void> work, Deadline deadline, const st
   if (!ending.error.type.empty()) throw_error(ending.error);
 }
 
-awaitable<void> connect_tcp(tcp::socket& socket, const Address& address, const std::string& secret) {
+awaitable<void> connect_tcp(tcp::socket& socket, const Address& address) {
   tcp::resolver resolver(socket.get_executor());
   const auto found = co_await resolver.async_resolve(address.host, std::to_string(address.port), use_awaitable);
   co_await asio::async_connect(socket, found, use_awaitable);
   socket.set_option(tcp::no_delay(true));
-  if (!secret.empty()) co_await client_handshake(socket, secret);
 }
 
-awaitable<void> connect_tls(TlsStream& stream, const Address& address, const std::string& secret) {
-  co_await connect_tcp(stream.next_layer(), address, "");
+/// What is to answer. (A variable of each coroutine: GCC 12 destroys aggregates that are made inside a co_await twice.)
+HandshakeScope wanted(Carrier carrier, const Address& address, const ConnectOptions& options) {
+  return {.carrier = carrier, .role = options.role, .identity = address.identity};
+}
+
+awaitable<void> connect_plain(tcp::socket& socket, const Address& address, const ConnectOptions& options,
+                              FrameKeys& keys) {
+  const HandshakeScope scope = wanted(Carrier::kTcp, address, options);
+  co_await connect_tcp(socket, address);
+  keys = co_await client_handshake(socket, options.secret, scope);
+}
+
+awaitable<void> connect_tls(TlsStream& stream, const Address& address, const ConnectOptions& options) {
+  HandshakeScope scope = wanted(Carrier::kTls, address, options);
+  co_await connect_tcp(stream.next_layer(), address);
   try {
     co_await stream.async_handshake(asio::ssl::stream_base::client, use_awaitable);
   } catch (const boost::system::system_error& problem) {
-    if (problem.code() == asio::error::operation_aborted) throw;
+    if (problem.code().category() != asio::error::get_ssl_category()) throw;  // it was cut: that proves nothing
     fail<Unauthenticated>(
         "the TLS handshake failed ({}): it has another job's secret, or does not speak TLS; give both "
         "sides the same --secret-file",
@@ -70,34 +82,48 @@ awaitable<void> connect_tls(TlsStream& stream, const Address& address, const std
   }
   // A stranger could complete the handshake with a certificate instead of the key.
   if (SSL_session_reused(stream.native_handle()) != 1) fail<Unauthenticated>("it did not use the job's secret for TLS");
-  co_await client_handshake(stream, secret);
+  scope.channel = tls_channel_binding(stream);
+  co_await client_handshake(stream, options.secret, scope);
 }
 
-awaitable<void> connect_local(Local::socket& socket, const std::string& name, const std::string& secret) {
-  co_await socket.async_connect(Local::endpoint(std::string(1, '\0') + name), use_awaitable);
-  co_await client_handshake(socket, secret);
+awaitable<void> connect_local(Local::socket& socket, const Address& address, const ConnectOptions& options) {
+  const HandshakeScope scope = wanted(Carrier::kUnix, address, options);
+  co_await socket.async_connect(Local::endpoint(std::string(1, '\0') + address.unix_name), use_awaitable);
+  if (!same_user(socket.native_handle())) throw boost::system::system_error(asio::error::access_denied);
+  co_await client_handshake(socket, options.secret, scope);
 }
 
 AuthenticatedStream connect_local(EventLoop& loop, const Address& address, const ConnectOptions& options) {
   Local::socket socket(asio::make_strand(loop.context()));
-  run_until(socket, connect_local(socket, address.unix_name, options.secret), options.deadline, options.peer_name);
-  return {std::move(socket), fmt::format("{} (shm {})", options.peer_name, address.text())};
+  run_until(socket, connect_local(socket, address, options), options.deadline, options.peer_name);
+  return {
+      .socket = std::move(socket), .peer = fmt::format("{} (shm {})", options.peer_name, address.text()), .keys = {}};
 }
 
 AuthenticatedStream connect_tcp(EventLoop& loop, const Address& address, const ConnectOptions& options, bool encrypt) {
   const std::string peer = fmt::format("{} ({} {})", options.peer_name, encrypt ? "tls" : "tcp", address.text());
   tcp::socket socket(asio::make_strand(loop.context()));
+  FrameKeys keys;
   if (!encrypt) {
-    run_until(socket, connect_tcp(socket, address, options.secret), options.deadline, peer);
+    run_until(socket, connect_plain(socket, address, options, keys), options.deadline, peer);
     throttle(socket.native_handle(), options.bits_per_second);
-    return {std::move(socket), peer};
+    return {.socket = std::move(socket), .peer = peer, .keys = keys};
   }
   const auto context = make_tls_context(options.secret);
   auto stream = std::make_unique<TlsStream>(std::move(socket), *context);
-  run_until(stream->next_layer(), connect_tls(*stream, address, options.secret), options.deadline, peer);
+  run_until(stream->next_layer(), connect_tls(*stream, address, options), options.deadline, peer);
   throttle(stream->next_layer().native_handle(), options.bits_per_second);
-  return {std::move(stream), peer};
+  return {.socket = std::move(stream), .peer = peer, .keys = keys};
 }
+
+/// The other side ended the connection before the handshake was complete: it was too busy, or is about to end.
+bool is_cut(const boost::system::error_code& problem) {
+  return problem == asio::error::eof || problem == asio::error::connection_reset ||
+         problem == asio::error::broken_pipe || problem == asio::ssl::error::stream_truncated;
+}
+
+/// Unix sockets whose queue is full say this; TCP waits by itself.
+bool is_queue_full(const boost::system::error_code& problem) { return problem == asio::error::try_again; }
 
 AuthenticatedStream connect_once(EventLoop& loop, const Address& address, const ConnectOptions& options) {
   const bool same_host = !address.unix_name.empty() && address.host_id == this_host_id();
@@ -107,13 +133,13 @@ AuthenticatedStream connect_once(EventLoop& loop, const Address& address, const 
       if (!same_host) fail<InvalidArgument>("{} at {} is on another host", options.peer_name, address.text());
       return connect_local(loop, address, options);
     } catch (const boost::system::system_error& problem) {
-      if (options.transport == Transport::kShm) throw;
+      if (options.transport == Transport::kShm || is_cut(problem.code()) || is_queue_full(problem.code())) throw;
       log_warn("shared_memory_unavailable", "cannot share memory, falling back to TCP",
                {{"peer", options.peer_name}, {"reason", problem.code().message()}});
     }
   }
-  const bool encrypt =
-      options.transport == Transport::kTls || (options.transport == Transport::kAuto && !is_loopback(address.host));
+  const bool encrypt = options.transport == Transport::kTls ||
+                       (options.transport == Transport::kAuto && (options.raw || !is_loopback(address.host)));
   return connect_tcp(loop, address, options, encrypt);
 }
 
@@ -129,23 +155,25 @@ void throttle(int socket, std::uint64_t bits_per_second) {
 
 AuthenticatedStream connect(EventLoop& loop, const Address& address, const ConnectOptions& options) {
   auto pause = 10ms;
-  boost::system::error_code refused;
+  boost::system::error_code last;  // why it has not worked so far
+  const auto give_up = [&] {
+    if (is_cut(last)) {
+      fail<PeerLost>("{} at {} closed the connection during the handshake: its log says why", options.peer_name,
+                     address.text());
+    }
+    fail<PeerLost>("cannot reach {} at {}: {}", options.peer_name, address.text(), last.message());
+  };
   for (;;) {
     try {
       return connect_once(loop, address, options);
     } catch (const boost::system::system_error& problem) {
-      if (problem.code() == asio::error::eof || problem.code() == asio::error::connection_reset) {
-        fail<PeerLost>("{} at {} closed the connection during the handshake: its log says why", options.peer_name,
-                       address.text());
-      }
-      refused = problem.code();
-      const bool not_yet = options.await_listener && refused == asio::error::connection_refused;
-      if (!not_yet || options.deadline.left() < pause) {
-        fail<PeerLost>("cannot reach {} at {}: {}", options.peer_name, address.text(), refused.message());
-      }
+      last = problem.code();
+      const bool not_yet = options.await_listener && last == asio::error::connection_refused;
+      const bool busy = is_cut(last) || is_queue_full(last);
+      if (!(not_yet || busy) || options.deadline.left() < pause) give_up();
     } catch (const Timeout&) {
-      if (!refused) throw;  // else the time was up in the middle of another attempt
-      fail<PeerLost>("cannot reach {} at {}: {}", options.peer_name, address.text(), refused.message());
+      if (!last) throw;  // else the time was up in the middle of another attempt
+      give_up();
     } catch (const Unauthenticated& problem) {
       fail<Unauthenticated>("{} at {} cannot be trusted: {}", options.peer_name, address.text(), problem.what());
     }

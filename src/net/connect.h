@@ -9,6 +9,7 @@
 #include "net/address.h"
 #include "net/asio.h"
 #include "net/event_loop.h"
+#include "net/secure/handshake.h"
 
 namespace trireme::net {
 
@@ -19,6 +20,7 @@ struct AuthenticatedStream {
 
   Socket socket;
   std::string peer;  ///< for messages: "tls 10.0.0.7:4821"
+  FrameKeys keys;    ///< for what follows in the clear
 
   bool local() const { return std::holds_alternative<Local::socket>(socket); }
 };
@@ -26,9 +28,11 @@ struct AuthenticatedStream {
 struct ConnectOptions {
   std::string secret;  ///< of the job
   Transport transport = Transport::kAuto;
+  std::string role;                       ///< what must answer there: "master", "server"; empty = anything
   std::string peer_name = "the service";  ///< for messages: "server 2"
   Deadline deadline = Deadline::in(10s);
   std::uint64_t bits_per_second = 0;  ///< experiments: a slow link, and no Unix socket; 0 = as fast as it goes
+  bool raw = false;                   ///< no frames follow: in the clear only if `transport` says so
   bool await_listener = true;         ///< tries again while nobody listens there; else that is the peer's end
 };
 
@@ -36,8 +40,9 @@ struct ConnectOptions {
 void throttle(int socket, std::uint64_t bits_per_second);
 
 /// Connects and proves the secret: by Unix socket where both are on one host and may share memory, else TCP or TLS (see
-/// Transport). Retries until the deadline while nobody listens there yet, if asked to. Blocks; not on the loop's own
-/// threads. Throws Unauthenticated, PeerLost, Timeout.
+/// Transport). Retries until the deadline if the connection is cut during the handshake, and while nobody listens there
+/// yet, if asked to. Blocks; not on the loop's own threads. Throws Unauthenticated if the other side has another
+/// secret, PeerLost, Timeout.
 AuthenticatedStream connect(EventLoop& loop, const Address& address, const ConnectOptions& options);
 
 }  // namespace trireme::net

@@ -23,7 +23,8 @@ std::shared_ptr<Channel> make_channel(AuthenticatedStream proven, const Connecti
                                   .pool = std::make_shared<BufferPool>(),
                                   .context = loop.shared_context()};
   if (auto* plain = std::get_if<tcp::socket>(&proven.socket)) {
-    return make_tcp_channel(std::move(*plain), receiver, channel);
+    return make_tcp_channel(std::move(*plain), receiver, channel,
+                            {.outgoing = proven.keys.to_service, .incoming = proven.keys.to_client});
   }
   return make_tls_channel(std::get<std::unique_ptr<TlsStream>>(std::move(proven.socket)), receiver, channel);
 }
@@ -34,6 +35,7 @@ std::shared_ptr<Connection> Connection::open(EventLoop& loop, const Address& add
   AuthenticatedStream proven = connect(loop, address,
                                        {.secret = options.secret,
                                         .transport = options.transport,
+                                        .role = options.role,
                                         .peer_name = options.peer_name,
                                         .deadline = options.deadline,
                                         .bits_per_second = options.bits_per_second,

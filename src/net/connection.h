@@ -19,6 +19,7 @@ namespace trireme::net {
 struct ConnectionOptions {
   std::string secret;  ///< of the job
   Transport transport = Transport::kAuto;
+  std::string role;                       ///< what must answer there: "master", "server"; empty = anything
   std::string peer_name = "the service";  ///< for messages: "server 2"
   Deadline deadline = Deadline::in(10s);
   FrameLimits limits;

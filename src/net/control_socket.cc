@@ -1,6 +1,7 @@
 #include "net/control_socket.h"
 
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -21,6 +22,13 @@ struct Wire {
 };
 
 }  // namespace
+
+bool same_user(int socket) {
+  ucred peer{};
+  socklen_t size = sizeof(peer);
+  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return false;
+  return peer.uid == ::geteuid() || peer.uid == 0;
+}
 
 void send_control(int socket, ControlMessage::Type type, std::uint64_t id, std::uint64_t bytes,
                   const std::vector<int>& descriptors) {

@@ -18,6 +18,10 @@ struct ControlMessage {
   std::vector<FileDescriptor> descriptors;  ///< on receipt; ours, close-on-exec
 };
 
+/// Returns whether the process at the other end of a connected Unix socket has this process's user, or is root: what
+/// the kernel noted when it connected or began to listen.
+bool same_user(int socket);
+
 /// Sends without blocking for long (the messages are tiny and few). Throws PeerLost.
 void send_control(int socket, ControlMessage::Type type, std::uint64_t id, std::uint64_t bytes,
                   const std::vector<int>& descriptors);

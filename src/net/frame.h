@@ -17,9 +17,11 @@ namespace trireme::net {
 //           8  u16  flags               40  u32  CRC-32C of the 40 bytes before
 //          10  u16  zero                44  u32  zero
 //          12  u32  body bytes
+//
+// Over TCP in the clear, 16 bytes that authenticate the frame follow it (secure/frame_mac.h).
 
 inline constexpr std::uint32_t kMagic = 0x52495254;  // "TRIR"
-inline constexpr std::uint16_t kProtocolVersion = 1;
+inline constexpr std::uint16_t kProtocolVersion = 2;
 inline constexpr std::size_t kHeaderBytes = 48;
 
 enum FrameFlags : std::uint16_t {

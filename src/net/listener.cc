@@ -3,9 +3,10 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "base/log.h"
 #include "base/random.h"
+#include "net/control_socket.h"
 #include "net/secure/handshake.h"
+#include "net/secure/refusal_log.h"
 #include "net/secure/tls.h"
 
 namespace trireme::net {
@@ -21,6 +22,18 @@ std::string describe_refusal(const std::exception& problem) {
   return failed->code().message();
 }
 
+constexpr int kBacklog = 4096;    // as much as kernels allow by default: who finds no place waits there
+constexpr auto kLookAgain = 2ms;  // while all places are taken
+
+/// Who is behind an address, as far as one can tell: the owner of an IPv6 network has more addresses than can be
+/// counted.
+std::string owner_of(const asio::ip::address& address) {
+  if (!address.is_v6() || address.to_v6().is_v4_mapped()) return address.to_string();
+  auto bytes = address.to_v6().to_bytes();
+  std::fill(bytes.begin() + 8, bytes.end(), 0);
+  return asio::ip::address_v6(bytes).to_string();
+}
+
 }  // namespace
 
 class Listener::Impl {
@@ -29,7 +42,10 @@ class Listener::Impl {
       : options_(std::move(options)),
         on_entry_(std::move(on_entry)),
         tls_(make_tls_context(options_.secret)),
+        strangers_(std::make_shared<Admission>(options_.unproven)),
+        own_user_(std::make_shared<Admission>(options_.unproven)),
         loop_(loop),
+        refusals_(loop.context()),
         tcp_acceptor_(asio::make_strand(loop.context())),
         local_acceptor_(asio::make_strand(loop.context())) {
     listen_tcp();
@@ -45,29 +61,33 @@ class Listener::Impl {
 
  private:
   void listen_tcp() {
-    address_ = {.host = options_.host, .port = options_.port, .host_id = this_host_id(), .unix_name = {}};
+    address_ = {.host = options_.host,
+                .port = options_.port,
+                .host_id = this_host_id(),
+                .unix_name = {},
+                .identity = random_hex(sizeof(Label) / 2)};
     try {
       const auto found = tcp::resolver(loop_.context()).resolve(options_.host, std::to_string(options_.port));
       const tcp::endpoint endpoint = found.begin()->endpoint();
       tcp_acceptor_.open(endpoint.protocol());
       tcp_acceptor_.set_option(tcp::acceptor::reuse_address(true));
       tcp_acceptor_.bind(endpoint);
-      tcp_acceptor_.listen();
+      tcp_acceptor_.listen(kBacklog);
     } catch (const boost::system::system_error& problem) {
       fail<IoError>("{} cannot listen on {}: {}; name another port, or 0 for any free one", options_.name,
                     address_.text(), problem.code().message());
     }
     address_.port = tcp_acceptor_.local_endpoint().port();
     if (!options_.advertise.empty()) address_.host = options_.advertise;
-    asio::co_spawn(tcp_acceptor_.get_executor(), accept<tcp::socket>(tcp_acceptor_), asio::detached);
+    asio::co_spawn(tcp_acceptor_.get_executor(), accept<tcp::socket>(tcp_acceptor_, *strangers_), asio::detached);
   }
 
   void listen_local() {
     address_.unix_name = fmt::format("trireme-{}-{}", ::getpid(), random_hex(8));
     local_acceptor_.open();
     local_acceptor_.bind(Local::endpoint(std::string(1, '\0') + address_.unix_name));
-    local_acceptor_.listen();
-    asio::co_spawn(local_acceptor_.get_executor(), accept<Local::socket>(local_acceptor_), asio::detached);
+    local_acceptor_.listen(kBacklog);
+    asio::co_spawn(local_acceptor_.get_executor(), accept<Local::socket>(local_acceptor_, *own_user_), asio::detached);
   }
 
   template <typename Acceptor>
@@ -78,38 +98,67 @@ class Listener::Impl {
     });
   }
 
+  /// Accepts connections as long as there are places in `usual`; until then, they wait in the kernel's queue.
   template <typename Socket, typename Acceptor>
-  awaitable<void> accept(Acceptor& acceptor) {
+  awaitable<void> accept(Acceptor& acceptor, Admission& usual) {
+    asio::steady_timer pause(acceptor.get_executor());
     for (;;) {
       boost::system::error_code problem;
       Socket socket(asio::make_strand(loop_.context()));
+      co_await acceptor.async_wait(Acceptor::wait_read, asio::redirect_error(use_awaitable, problem));
+      while (acceptor.is_open() && !usual.make_room()) {
+        pause.expires_after(kLookAgain);
+        co_await pause.async_wait(use_awaitable);
+      }
+      if (!acceptor.is_open()) co_return;
       co_await acceptor.async_accept(socket, asio::redirect_error(use_awaitable, problem));
       if (!acceptor.is_open()) co_return;
       if (problem) {  // such as no file descriptors left: breathe, then go on
-        asio::steady_timer pause(loop_.context(), 50ms);
+        pause.expires_after(50ms);
         co_await pause.async_wait(use_awaitable);
         continue;
       }
+      const std::string peer = name_of(socket);
+      if (peer.empty()) continue;  // it is gone already
+      auto place = place_for(socket);
+      if (!place) {
+        refusals_.add(peer, "too many connections of other users are in their handshake");
+        continue;
+      }
       const auto executor = socket.get_executor();
-      asio::co_spawn(executor, accept(std::move(socket)), asio::detached);
+      asio::co_spawn(executor, accept(std::move(socket), peer, std::move(place)), asio::detached);
     }
   }
 
   template <typename Socket>
-  awaitable<void> accept(Socket socket) {
-    std::string peer = name_of(socket);
-    if (peer.empty()) co_return;  // it is gone already
-    if (unproven_.fetch_add(1) < options_.max_unproven) {
-      try {
-        co_await on_entry_(co_await prove(std::move(socket), peer));
-      } catch (const std::exception& problem) {
-        log_warn("connection_refused", "refused a connection", {{"peer", peer}, {"reason", describe_refusal(problem)}});
-      }
-    } else {
-      log_warn("connection_refused", "refused a connection",
-               {{"peer", peer}, {"reason", "too many connections are in their handshake"}});
+  awaitable<void> accept(Socket socket, std::string peer, std::unique_ptr<Admission::Place> place) {
+    try {
+      AuthenticatedStream stream = co_await prove(std::move(socket), peer, *place);
+      co_await on_entry_(std::move(stream));
+    } catch (const std::exception& problem) {
+      refusals_.add(peer, place->evicted() ? "it was idle, and others wanted to connect" : describe_refusal(problem));
     }
-    unproven_.fetch_sub(1);
+  }
+
+  std::unique_ptr<Admission::Place> place_for(const tcp::socket& socket) {
+    boost::system::error_code gone;
+    return std::make_unique<Admission::Place>(strangers_, owner_of(socket.remote_endpoint(gone).address()));
+  }
+
+  /// Local peers of this user do not compete with strangers.
+  std::unique_ptr<Admission::Place> place_for(Local::socket& socket) {
+    if (same_user(socket.native_handle())) return std::make_unique<Admission::Place>(own_user_, "this user");
+    if (!strangers_->make_room()) return nullptr;
+    return std::make_unique<Admission::Place>(strangers_, "other users");
+  }
+
+  HandshakeScope scope(Carrier carrier) const {
+    return {.carrier = carrier, .role = options_.role, .identity = address_.identity};
+  }
+
+  /// From here on it does not have to make way for others; if it had to before, it must not be told that it may stay.
+  static void admit(Admission::Place& place) {
+    if (!place.release()) throw boost::system::system_error(asio::error::operation_aborted);
   }
 
   std::string name_of(const Local::socket& /*socket*/) const { return fmt::format("shm {}", options_.name); }
@@ -120,40 +169,48 @@ class Listener::Impl {
     return no_peer ? "" : fmt::format("tcp {}:{}", remote.address().to_string(), remote.port());
   }
 
-  awaitable<AuthenticatedStream> prove(Local::socket socket, std::string& peer) {
+  awaitable<AuthenticatedStream> prove(Local::socket socket, std::string& peer, Admission::Place& place) {
     const HandshakeWatch watch(socket, options_.handshake_within);
-    co_await server_handshake(socket, options_.secret);
-    co_return AuthenticatedStream{std::move(socket), peer};
+    place.on_eviction(watch.closer());
+    const HandshakeScope own = scope(Carrier::kUnix);
+    const std::function<void()> on_proven = [&place] { admit(place); };
+    co_await server_handshake(socket, options_.secret, own, on_proven);
+    co_return AuthenticatedStream{.socket = std::move(socket), .peer = peer, .keys = {}};
   }
 
-  awaitable<AuthenticatedStream> prove(tcp::socket socket, std::string& peer) {
+  awaitable<AuthenticatedStream> prove(tcp::socket socket, std::string& peer, Admission::Place& place) {
     const bool loopback = is_loopback(socket.remote_endpoint().address().to_string());
     socket.set_option(tcp::no_delay(true));
     throttle(socket.native_handle(), options_.bits_per_second);
     auto stream = std::make_unique<TlsStream>(std::move(socket), *tls_);
     HandshakeWatch watch(stream->next_layer(), options_.handshake_within);
+    place.on_eviction(watch.closer());
+    const std::function<void()> on_proven = [&place] { admit(place); };
     std::byte first{};
     co_await stream->next_layer().async_receive(asio::buffer(&first, 1), tcp::socket::message_peek, use_awaitable);
-    if (first == kTlsHandshakeByte) {
+    HandshakeScope own = scope(first == kTlsHandshakeByte ? Carrier::kTls : Carrier::kTcp);
+    if (own.carrier == Carrier::kTls) {
       peer = "tls " + peer.substr(4);
       co_await stream->async_handshake(asio::ssl::stream_base::server, use_awaitable);
-      co_await server_handshake(*stream, options_.secret);
+      place.progressed();
+      own.channel = tls_channel_binding(*stream);
+      co_await server_handshake(*stream, options_.secret, own, on_proven);
       watch.call_off();
-      co_return AuthenticatedStream{std::move(stream), peer};
+      co_return AuthenticatedStream{.socket = std::move(stream), .peer = peer, .keys = {}};
     }
-    if (!loopback && !options_.allow_plain) {
-      fail<Unauthenticated>("it did not encrypt; connections from other hosts must use TLS");
-    }
-    co_await server_handshake(stream->next_layer(), options_.secret);
+    if (!loopback && !options_.allow_plain) co_await refuse_plain(stream->next_layer());
+    const FrameKeys keys = co_await server_handshake(stream->next_layer(), options_.secret, own, on_proven);
     watch.call_off();
-    co_return AuthenticatedStream{std::move(stream->next_layer()), peer};
+    co_return AuthenticatedStream{.socket = std::move(stream->next_layer()), .peer = peer, .keys = keys};
   }
 
   ListenerOptions options_;
   OnEntry on_entry_;
   std::shared_ptr<asio::ssl::context> tls_;
-  std::atomic<std::size_t> unproven_{0};
+  const std::shared_ptr<Admission> strangers_;
+  const std::shared_ptr<Admission> own_user_;
   EventLoop& loop_;
+  RefusalLog refusals_;
   Address address_;
   tcp::acceptor tcp_acceptor_;
   Local::acceptor local_acceptor_;

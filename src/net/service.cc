@@ -90,7 +90,8 @@ class Service::Impl {
     const TcpChannelOptions options{
         .peer = stream.peer, .limits = options_.limits, .pool = options_.pool, .context = loop_.shared_context()};
     if (auto* plain = std::get_if<tcp::socket>(&stream.socket)) {
-      session->attach(make_tcp_channel(std::move(*plain), session, options));
+      session->attach(make_tcp_channel(std::move(*plain), session, options,
+                                       {.outgoing = stream.keys.to_client, .incoming = stream.keys.to_service}));
     } else {
       session->attach(
           make_tls_channel(std::get<std::unique_ptr<TlsStream>>(std::move(stream.socket)), session, options));

@@ -1,6 +1,9 @@
 #include "net/tcp_channel.h"
 
 #include <deque>
+#include <optional>
+
+#include <openssl/crypto.h>
 
 #include "base/error.h"
 #include "base/mutex.h"
@@ -23,8 +26,13 @@ std::size_t in_large_steps(const boost::system::error_code& problem, std::size_t
 template <typename Owned>
 class StreamChannel final : public Channel, public std::enable_shared_from_this<StreamChannel<Owned>> {
  public:
-  StreamChannel(Owned stream, std::weak_ptr<FrameReceiver> receiver, TcpChannelOptions options)
-      : options_(std::move(options)), stream_(std::move(stream)), receiver_(std::move(receiver)) {}
+  StreamChannel(Owned stream, std::weak_ptr<FrameReceiver> receiver, TcpChannelOptions options,
+                const std::optional<ChannelKeys>& keys)
+      : options_(std::move(options)), stream_(std::move(stream)), receiver_(std::move(receiver)) {
+    if (!keys) return;
+    outgoing_mac_.emplace(keys->outgoing);
+    incoming_mac_.emplace(keys->incoming);
+  }
 
   void start() override { asio::co_spawn(executor(), read_loop(this->shared_from_this()), asio::detached); }
 
@@ -64,9 +72,7 @@ class StreamChannel final : public Channel, public std::enable_shared_from_this<
         std::array<std::byte, kHeaderBytes> header_bytes;
         co_await asio::async_read(stream_of(stream_), asio::buffer(header_bytes), use_awaitable);
         InFrame frame{.header = decode_header(header_bytes, options_.limits), .body = {}, .payload = {}};
-        frame.body.resize(frame.header.body_bytes);
-        if (!frame.body.empty()) co_await asio::async_read(stream_of(stream_), asio::buffer(frame.body), use_awaitable);
-        if (frame.header.payload_bytes > 0) co_await read_payload(frame);
+        co_await read_rest(header_bytes, frame);
         const auto receiver = receiver_.lock();
         if (!receiver) break;
         receiver->on_frame(std::move(frame));
@@ -81,18 +87,35 @@ class StreamChannel final : public Channel, public std::enable_shared_from_this<
     shut_down(reason);
   }
 
-  awaitable<void> read_payload(InFrame& frame) {
+  /// Reads body, payload and tag, in one operation: what follows a header has usually arrived with it.
+  awaitable<void> read_rest(Bytes header, InFrame& frame) {
+    frame.body.resize(frame.header.body_bytes);
+    std::vector<MutableBytes> parts{std::as_writable_bytes(std::span(frame.body))};
+    if (frame.header.payload_bytes > 0) place_payload(frame, parts);
+    FrameTag tag{};
+    std::vector<asio::mutable_buffer> buffers;
+    for (const MutableBytes part : parts) {
+      if (!part.empty()) buffers.push_back(as_buffer(part));
+    }
+    if (incoming_mac_) buffers.push_back(asio::buffer(tag));
+    if (!buffers.empty()) co_await asio::async_read(stream_of(stream_), buffers, in_large_steps, use_awaitable);
+    if (!incoming_mac_) co_return;
+    std::vector<Bytes> all{header};
+    all.insert(all.end(), parts.begin(), parts.end());
+    if (CRYPTO_memcmp(incoming_mac_->next(all).data(), tag.data(), tag.size()) != 0) {
+      fail<Corrupt>("a frame was changed, or added, on its way: its tag does not match");
+    }
+  }
+
+  void place_payload(InFrame& frame, std::vector<MutableBytes>& parts) {
     const auto receiver = receiver_.lock();
     if (!receiver) fail<PeerLost>("its owner is gone");
-    const auto placed = receiver->place(frame.header);
-    std::vector<asio::mutable_buffer> buffers;
-    if (placed) {
-      for (const MutableBytes part : *placed) buffers.push_back(as_buffer(part));
+    if (const auto placed = receiver->place(frame.header)) {
+      parts.insert(parts.end(), placed->begin(), placed->end());
     } else {
       frame.payload = options_.pool->take(frame.header.payload_bytes);
-      buffers.push_back(as_buffer(frame.payload_bytes()));
+      parts.push_back(frame.payload_bytes());
     }
-    co_await asio::async_read(stream_of(stream_), buffers, in_large_steps, use_awaitable);
   }
 
   awaitable<void> write_loop([[maybe_unused]] std::shared_ptr<StreamChannel> self) {
@@ -100,12 +123,17 @@ class StreamChannel final : public Channel, public std::enable_shared_from_this<
       std::vector<OutFrame> batch;
       while (take_batch(batch)) {
         std::vector<std::array<std::byte, kHeaderBytes>> headers;
+        std::vector<FrameTag> tags;
         std::vector<asio::const_buffer> buffers;
         headers.reserve(batch.size());
+        tags.reserve(batch.size());
         for (const OutFrame& frame : batch) {
-          buffers.push_back(as_buffer(Bytes(headers.emplace_back(encode_header(frame.header)))));
-          if (!frame.body.empty()) buffers.push_back(asio::buffer(frame.body));
-          for (const Bytes part : frame.payload) buffers.push_back(as_buffer(part));
+          std::vector<Bytes> parts{headers.emplace_back(encode_header(frame.header)), as_bytes(frame.body)};
+          parts.insert(parts.end(), frame.payload.begin(), frame.payload.end());
+          for (const Bytes part : parts) {
+            if (!part.empty()) buffers.push_back(as_buffer(part));
+          }
+          if (outgoing_mac_) buffers.push_back(asio::buffer(tags.emplace_back(outgoing_mac_->next(parts))));
         }
         co_await asio::async_write(stream_of(stream_), buffers, in_large_steps, use_awaitable);
       }
@@ -150,6 +178,8 @@ class StreamChannel final : public Channel, public std::enable_shared_from_this<
   TcpChannelOptions options_;  // before the stream: its context goes last
   Owned stream_;
   std::weak_ptr<FrameReceiver> receiver_;
+  std::optional<FrameMac> outgoing_mac_;  // the write loop's; none over TLS, which does the same
+  std::optional<FrameMac> incoming_mac_;  // the read loop's
 
   Mutex mutex_;
   Condition delivered_;
@@ -161,14 +191,14 @@ class StreamChannel final : public Channel, public std::enable_shared_from_this<
 }  // namespace
 
 std::shared_ptr<Channel> make_tcp_channel(tcp::socket socket, std::weak_ptr<FrameReceiver> receiver,
-                                          TcpChannelOptions options) {
-  return std::make_shared<StreamChannel<tcp::socket>>(std::move(socket), std::move(receiver), std::move(options));
+                                          TcpChannelOptions options, const ChannelKeys& keys) {
+  return std::make_shared<StreamChannel<tcp::socket>>(std::move(socket), std::move(receiver), std::move(options), keys);
 }
 
 std::shared_ptr<Channel> make_tls_channel(std::unique_ptr<TlsStream> stream, std::weak_ptr<FrameReceiver> receiver,
                                           TcpChannelOptions options) {
   return std::make_shared<StreamChannel<std::unique_ptr<TlsStream>>>(std::move(stream), std::move(receiver),
-                                                                     std::move(options));
+                                                                     std::move(options), std::nullopt);
 }
 
 }  // namespace trireme::net

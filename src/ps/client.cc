@@ -30,6 +30,7 @@ std::shared_ptr<net::Connection> Client::connect(const cluster::MemberInfo& serv
   return net::Connection::open(loop_, server.address,
                                {.secret = options_.secret,
                                 .transport = transport,
+                                .role = "server",
                                 .peer_name = fmt::format("server {}", server.slot),
                                 .deadline = Deadline::in(options_.timeout),
                                 .await_listener = false,  // who is in a view listens, or is dead

@@ -76,6 +76,7 @@ SyncReply ReplicaLink::connect() {
       net::Connection::open(loop_, options_.replica.address,
                             {.secret = options_.secret,
                              .transport = net::network_transport(options_.transport, options_.replica.address),
+                             .role = "server",
                              .peer_name = fmt::format("replica server {}", options_.replica.slot),
                              .deadline = Deadline::in(options_.timeout),
                              .await_listener = false});

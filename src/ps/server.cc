@@ -27,6 +27,7 @@ class Server::Impl final : public net::RequestHandler {
     if (!options_.service.pool) options_.service.pool = std::make_shared<net::BufferPool>();
     if (options_.compute_threads > 0) compute_.emplace(options_.compute_threads);
     if (!options_.checkpoints.empty()) saver_.emplace(options_.checkpoints);
+    options_.service.listener.role = "server";
     service_.emplace(options_.service, *this);
   }
 

@@ -39,7 +39,7 @@ struct EtcdTransaction {
 /// for what they throw).
 class EtcdClient {
  public:
-  explicit EtcdClient(const std::vector<net::Address>& members) : gateway_(members) {}
+  explicit EtcdClient(const EtcdAccess& access) : gateway_(access) {}
 
   /// Returns the entry at `key`, as of now (linearizable).
   std::optional<EtcdEntry> get(const std::string& key, Deadline deadline);

@@ -16,7 +16,12 @@ constexpr int kNotFound = 5;
 constexpr int kOutOfRange = 11;
 constexpr int kUnavailable = 14;
 
-std::string name_of(const net::HttpClient& member) { return "http://" + member.server().text(); }
+constexpr int kUnauthenticated = 16;
+
+/// Whether etcd refuses because it wants another token: it forgot ours, or its users have changed since.
+bool wants_new_token(int code, const std::string& reason) {
+  return code == kUnauthenticated || reason.find("auth store is old") != std::string::npos;
+}
 
 std::string beginning_of(const std::string& body) {
   std::string beginning;
@@ -26,8 +31,8 @@ std::string beginning_of(const std::string& body) {
 
 }  // namespace
 
-EtcdGateway::EtcdGateway(const std::vector<net::Address>& members) {
-  for (const net::Address& member : members) members_.emplace_back(member);
+EtcdGateway::EtcdGateway(const EtcdAccess& access) : user_(access.user), password_(access.password) {
+  for (const net::Address& member : access.members) members_.emplace_back(member, access.tls);
   TRIREME_CHECK(!members_.empty());
 }
 
@@ -56,8 +61,8 @@ EtcdGateway::Answer EtcdGateway::ask(const std::string& path, const nlohmann::js
     for (std::size_t i = 0; i < members_.size(); ++i) {
       const bool has_its_share = share <= deadline.left();
       post.deadline = has_its_share ? Deadline::in(share) : deadline;
-      Attempt now = attempt(members_[current_], post);
-      if (now.answered) return {.body = std::move(now.body), .member = name_of(members_[current_])};
+      Attempt now = user_.empty() ? attempt(members_[current_], post) : attempt_as_user(members_[current_], post);
+      if (now.answered) return {.body = std::move(now.body), .member = members_[current_].url()};
       // Silence in the little time that was left says less than what happened before.
       if (has_its_share || !now.silent || attempts[current_].problem.empty()) attempts[current_] = std::move(now);
       current_ = (current_ + 1) % members_.size();
@@ -79,11 +84,11 @@ EtcdGateway::Attempt EtcdGateway::attempt(net::HttpClient& member, const net::Ht
   nlohmann::json body = nlohmann::json::parse(answer.body, nullptr, /*allow_exceptions=*/false);
   const bool refused = answer.status != 200;
   if (!body.is_object() && refused) {
-    fail<Corrupt>("{} answers {} with HTTP status {} ('{}'): is it etcd 3.4 or newer?", name_of(member), post.path,
+    fail<Corrupt>("{} answers {} with HTTP status {} ('{}'): is it etcd 3.4 or newer?", member.url(), post.path,
                   answer.status, beginning_of(answer.body));
   }
   if (!body.is_object()) {
-    fail<Corrupt>("{} answers {} with something that is not JSON ('{}'): is it etcd?", name_of(member), post.path,
+    fail<Corrupt>("{} answers {} with something that is not JSON ('{}'): is it etcd?", member.url(), post.path,
                   beginning_of(answer.body));
   }
   // A stream (keepalive) has already answered "200 OK" when its error comes.
@@ -92,13 +97,37 @@ EtcdGateway::Attempt EtcdGateway::attempt(net::HttpClient& member, const net::Ht
   const int code = error.contains("code") && error["code"].is_number() ? error["code"].get<int>() : 0;
   const std::string reason =
       error.contains("message") && error["message"].is_string() ? error["message"].get<std::string>() : body.dump();
-  const std::string problem = fmt::format("{} refuses {}: {}", name_of(member), post.path, beginning_of(reason));
+  const std::string problem = fmt::format("{} refuses {}: {}", member.url(), post.path, beginning_of(reason));
   // Temporary, or only at this member: no leader has been elected yet, or this member cannot reach it.
   if (code == kUnavailable || code == kDeadlineExceeded) return {.silent = true, .problem = problem};
+  if (wants_new_token(code, reason)) return {.logged_out = true, .problem = problem};
+  if (reason.find("user name is empty") != std::string::npos) {
+    fail<Unauthenticated>(
+        "{}: it wants to know who asks; write user:password into a file, and ?auth=FILE behind the store", problem);
+  }
   if (code == kInvalidArgument) throw InvalidArgument(problem);
   if (code == kNotFound) throw EtcdNotFound(problem);
   if (code == kOutOfRange) throw EtcdCompacted(problem);
   throw IoError(problem + "; see the log of that etcd");
+}
+
+EtcdGateway::Attempt EtcdGateway::attempt_as_user(net::HttpClient& member, net::HttpPost post) {
+  for (bool again = false;; again = true) {
+    if (token_.empty()) {
+      const nlohmann::json login = {{"name", user_}, {"password", password_}};
+      Attempt entered =
+          attempt(member, {.path = "/v3/auth/authenticate", .body = login.dump(), .deadline = post.deadline});
+      if (!entered.answered) return entered;
+      if (!entered.body.contains("token") || !entered.body["token"].is_string()) {
+        fail<Corrupt>("{} gives no token to user '{}'", member.url(), user_);
+      }
+      token_ = entered.body["token"].get<std::string>();
+    }
+    post.authorization = token_;
+    Attempt now = attempt(member, post);
+    if (!now.logged_out || again) return now;
+    token_.clear();
+  }
 }
 
 void EtcdGateway::give_up(const std::string& path, Deadline deadline, const std::vector<Attempt>& attempts) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,11 +26,19 @@ class EtcdCompacted : public IoError {
   using IoError::IoError;
 };
 
-/// Asks whichever member of an etcd cluster answers, through its JSON gateway (etcd 3.4 or newer), over plain HTTP.
-/// Thread-safe; handles one request at a time. Tries the member that answered last first.
+/// How to reach an etcd, and as whom.
+struct EtcdAccess {
+  std::vector<net::Address> members;
+  std::optional<net::HttpTls> tls = {};  ///< nullopt = plain HTTP
+  std::string user = {};                 ///< empty = etcd asks for none
+  std::string password = {};
+};
+
+/// Asks whichever member of an etcd cluster answers, through its JSON gateway (etcd 3.4 or newer). Thread-safe; handles
+/// one request at a time. Tries the member that answered last first.
 class EtcdGateway {
  public:
-  explicit EtcdGateway(const std::vector<net::Address>& members);
+  explicit EtcdGateway(const EtcdAccess& access);
 
   struct Answer {
     nlohmann::json body;
@@ -40,8 +49,8 @@ class EtcdGateway {
   /// or the deadline passes. It may thus be carried out several times: the request must be idempotent.
   ///
   /// Throws Timeout if members stayed silent, IoError if none could be reached or etcd refuses (EtcdNotFound,
-  /// EtcdCompacted), InvalidArgument if etcd finds the request invalid, Corrupt if the answer is not JSON or too large.
-  /// All name the members.
+  /// EtcdCompacted), InvalidArgument if etcd finds the request invalid, Corrupt if the answer is not JSON or too large,
+  /// Unauthenticated if it does not let us in, or we do not trust it. All name the members.
   Answer ask(const std::string& path, const nlohmann::json& question, Deadline deadline);
 
  private:
@@ -49,10 +58,12 @@ class EtcdGateway {
   struct Attempt {
     bool answered = false;
     bool silent = false;
+    bool logged_out = false;  ///< etcd does not know our token (any more)
     std::string problem;
     nlohmann::json body;
   };
   static Attempt attempt(net::HttpClient& member, const net::HttpPost& post);
+  Attempt attempt_as_user(net::HttpClient& member, net::HttpPost post);
   [[noreturn]] static void give_up(const std::string& path, Deadline deadline, const std::vector<Attempt>& attempts);
 
   /// The right to use the members, held for one request. The constructor waits for it no longer than the deadline.
@@ -68,8 +79,12 @@ class EtcdGateway {
   Mutex mutex_;
   Condition free_;
   bool taken_ TRIREME_GUARDED_BY(mutex_) = false;
-  std::vector<net::HttpClient> members_;  // used only by the holder of the Turn, as is current_
+  const std::string user_;
+  const std::string password_;
+  // Used only by the holder of the Turn:
+  std::vector<net::HttpClient> members_;
   std::size_t current_ = 0;
+  std::string token_;  // what etcd gave us for user and password; empty = none yet
 };
 
 }  // namespace trireme::store

@@ -8,15 +8,15 @@ namespace trireme::store {
 
 using Clock = Deadline::Clock;
 
-EtcdLeadership::EtcdLeadership(const std::vector<net::Address>& members, EtcdKeys keys,
-                               std::chrono::milliseconds call_within, const Won& won)
+EtcdLeadership::EtcdLeadership(const EtcdAccess& access, EtcdKeys keys, std::chrono::milliseconds call_within,
+                               const Won& won)
     : keys_(std::move(keys)),
       call_within_(call_within),
       lease_(won.lease),
       create_revision_(won.create_revision),
-      commits_(members),
+      commits_(access),
       kept_commits_(won.kept_commits),
-      renewals_(members) {
+      renewals_(access) {
   renewed(won.asked, won.lease.ttl);
   thread_ = std::jthread([this](const std::stop_token& stop) { keep_alive(stop); });
 }

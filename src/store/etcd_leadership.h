@@ -27,8 +27,7 @@ class EtcdLeadership : public Leadership {
     std::uint32_t kept_commits = 0;     ///< see Campaign
   };
 
-  EtcdLeadership(const std::vector<net::Address>& members, EtcdKeys keys, std::chrono::milliseconds call_within,
-                 const Won& won);
+  EtcdLeadership(const EtcdAccess& access, EtcdKeys keys, std::chrono::milliseconds call_within, const Won& won);
   ~EtcdLeadership() override;
 
   std::uint64_t term() const override { return static_cast<std::uint64_t>(create_revision_); }

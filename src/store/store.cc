@@ -13,13 +13,14 @@ std::unique_ptr<Store> open_store(const StoreOptions& options) {
   const std::string& location = options.location;
   const auto after = [&](std::string_view scheme) { return location.substr(scheme.size()); };
   if (location == "memory:") return open_memory_store(std::make_shared<MemorySpace>());
-  if (location.starts_with("etcd://"))
-    return open_etcd_store(parse_etcd_location(after("etcd://")), options.call_within);
+  if (location.starts_with("etcd://") || location.starts_with("etcds://")) {
+    return open_etcd_store(parse_etcd_location(location), options.call_within);
+  }
   if (location.starts_with("sqlite:")) return open_sqlite_store(after("sqlite:"), options.call_within);
   if (location.empty() || std::regex_search(location, std::regex("^[A-Za-z][A-Za-z0-9+.-]*:"))) {
     fail<InvalidArgument>(
         "'{}' is not a store: use memory:, sqlite:/folder/file.db, the path of a file (./ before one "
-        "with a colon), or etcd://host:2379,host:2379",
+        "with a colon), or etcd://host:2379,host:2379 (etcds:// for TLS)",
         location);
   }
   return open_sqlite_store(location, options.call_within);

@@ -7,8 +7,8 @@
 //   etcd://a:2379,b:2379,c:2379/job   an etcd cluster (3.4 or newer), for masters on several machines. When the leader
 //                                     dies or hangs, another takes over within 3 s; in about 5 s if the leader of etcd
 //                                     died with it, because etcd elects another first and restarts the time of every
-//                                     lease. Plain HTTP without passwords: TLS to etcd is not supported yet, so keep
-//                                     it on a trusted network
+//                                     lease. Plain HTTP: for loopback and trusted networks
+//   etcds://a:2379/job?ca=F&auth=F    the same over TLS; as a user, or with a client certificate (etcd_store.h)
 //
 // Anyone may read; only the leader writes, through its Leadership. A leader that was stopped and replaced meanwhile
 // cannot write any more, whatever it believes: every commit is checked against the leadership in the same transaction.
@@ -84,7 +84,7 @@ class Leadership {
 
 /// Thread-safe; concurrent calls are serialised. Every call ends within StoreOptions::call_within, except campaign(),
 /// which has its own deadline. All throw IoError or Timeout if the store cannot be reached, Corrupt if its content or
-/// answer is invalid.
+/// answer is invalid, Unauthenticated if it does not let this process in.
 class Store {
  public:
   virtual ~Store() = default;

@@ -342,7 +342,7 @@ TEST(Async, AnArtificialLatencyDelays) {
 
 TEST(Async, ASlowLinkCarriesNoMoreThanItsRate) {
   expect_ranks(2, {.bits_per_second = 80'000'000}, [](Communicator& ranks) {
-    EXPECT_EQ(ranks.transport(), "tcp");
+    EXPECT_EQ(ranks.transport(), "tls");
     std::vector<float> data(250'000, 1);  // 1 MB in each direction
     ranks.run(all_reduce(std::span(data)));
     EXPECT_EQ(data.back(), 2.0f);

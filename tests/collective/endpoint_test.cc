@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/random.h"
+#include "collective/native/host_groups.h"
 #include "net/connect.h"
 #include "tests/collective/testing.h"
 #include "tests/support/eventually.h"
@@ -211,6 +212,30 @@ TEST(Endpoint, AReconfigurationThatFailsCanBeRepeated) {
     communicator.run(barrier());
   });
   EXPECT_EQ(again, std::vector<std::string>(3));
+}
+
+// One boot id does not mean one memory: copies of a virtual machine, or containers.
+TEST(Mesh, RanksThatOnlySeemToBeOnOneHostFallBackToTheNetwork) {
+  Ranks ranks(3);
+  ranks.seal_off_rank_0();
+  const std::vector<std::string> over{"tls", "shm+tls", "shm+tls"};
+  const auto problems = ranks.run([&](Rank rank) {
+    Communicator communicator(*ranks.endpoints[rank], ranks.options(rank));
+    EXPECT_EQ(communicator.transport(), over[rank]) << "rank " << rank;
+    std::vector<float> values(1000, static_cast<float>(rank + 1));
+    communicator.run(all_reduce(std::span(values)));
+    EXPECT_EQ(values, std::vector<float>(1000, 6));
+    communicator.run(barrier());
+  });
+  EXPECT_THAT(problems, ::testing::Each(""));
+}
+
+TEST(GroupHosts, AllRanksOfAHostShareMemoryWithEachOther) {
+  EXPECT_EQ(group_hosts({{0}}), (std::vector<std::vector<Rank>>{{0}}));
+  EXPECT_EQ(group_hosts({{0, 0, 1}, {0, 0, 0}, {1, 0, 0}}), (std::vector<std::vector<Rank>>{{0, 2}, {1}}));
+  EXPECT_EQ(group_hosts({{0, 1, 0}, {1, 0, 1}, {0, 1, 0}}), (std::vector<std::vector<Rank>>{{0, 1}, {2}}))
+      << "rank 2 shares with one of the two only";
+  EXPECT_EQ(group_hosts({{0, 1}, {0, 0}}), (std::vector<std::vector<Rank>>{{0}, {1}})) << "one side denies it";
 }
 
 }  // namespace

@@ -42,7 +42,7 @@ TEST(Matrix, AllOperationsMatchTheReferenceOnMixedTransports) {
   expect_ranks(
       4, {},
       [&](Communicator& ranks) {
-        EXPECT_EQ(ranks.transport(), std::ranges::binary_search(elsewhere, ranks.rank()) ? "tcp" : "shm+tcp");
+        EXPECT_EQ(ranks.transport(), std::ranges::binary_search(elsewhere, ranks.rank()) ? "tls" : "shm+tls");
         check_everything(ranks, {.large = kFew, .any_order = true});
       },
       elsewhere);

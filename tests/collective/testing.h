@@ -48,6 +48,10 @@ struct Ranks {
   /// From now on this rank seems to be on another host: nobody shares memory with it.
   void move_away(Rank rank) { addresses[rank].unix_name.clear(); }
 
+  /// From now on this rank seems to be on the same host as the others, but they share no memory with it: as in another
+  /// container, or on a copy of a virtual machine. Only for rank 0, to which all others connect.
+  void seal_off_rank_0() { addresses[0].unix_name = "trireme-nobody"; }
+
   std::vector<std::unique_ptr<Endpoint>> endpoints;
   std::vector<net::Address> addresses;
 };

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 
 #include <cstring>
+#include <future>
 #include <thread>
 
 #include "tests/net/testing.h"
@@ -176,6 +177,7 @@ TEST(Connection, WaitsForAServiceThatIsNotThereYet) {
   Address address;
   { address = Service(echo_options(), handler).address(); }
   address.unix_name.clear();
+  address.identity.clear();  // another service will be there
   std::unique_ptr<Service> late;
   std::thread starter([&] {
     auto options = echo_options();
@@ -243,12 +245,70 @@ TEST(Connection, PlainConnectionsBetweenHostsMustBeAllowed) {
     const auto connection = Connection::open(loop, service.address(), connect_options(Transport::kAuto));
     EXPECT_THAT(connection->peer(), ::testing::HasSubstr("tls"));
     EXPECT_EQ(ask(*connection, "hello"), "hello");
-    EXPECT_FAILS(Connection::open(loop, service.address(), connect_options(Transport::kTcp)), PeerLost,
-                 "during the handshake", "log");
+    EXPECT_FAILS(Connection::open(loop, service.address(), connect_options(Transport::kTcp)), Unauthenticated,
+                 "TLS only", "--allow-plain");
   }
   options.listener.allow_plain = true;
   const Service trusting(options, handler);
   EXPECT_EQ(ask(*Connection::open(loop, trusting.address(), connect_options(Transport::kTcp)), "hello"), "hello");
+}
+
+// More peers than may be in their handshake at a time, all at once: as after a change of view in a large job.
+TEST_P(ConnectionTest, ThreeHundredPeersAtOnceAreAllLetIn) {
+  auto options = echo_options();
+  options.listener.unproven.places = 8;
+  const Service busy(options, handler);
+  std::vector<std::future<std::string>> peers;
+  for (int i = 0; i < 300; ++i) {
+    peers.push_back(std::async(std::launch::async, [&] {
+      return ask(*Connection::open(loop, busy.address(), connect_options(GetParam(), kPatience)), "hello", kPatience);
+    }));
+  }
+  for (auto& peer : peers) EXPECT_EQ(peer.get(), "hello");
+}
+
+/// Accepts connections and ends the first few of them in the middle of the handshake; then there is a service.
+TEST(Connection, ACutHandshakeIsTriedAgain) {
+  for (const Transport transport : {Transport::kTcp, Transport::kTls}) {
+    EchoHandler handler;
+    EventLoop loop("client");
+    asio::io_context context;
+    tcp::acceptor door(context, {asio::ip::address_v4::loopback(), 0});
+    const std::uint16_t port = door.local_endpoint().port();
+    auto asking = std::async(std::launch::async, [&] {
+      const Address address{.host = "127.0.0.1", .port = port};
+      return ask(*Connection::open(loop, address, connect_options(transport, kPatience)), "hello", kPatience);
+    });
+    for (int i = 0; i < 3; ++i) {
+      tcp::socket cut = door.accept();
+      std::array<char, 40> begun;
+      asio::read(cut, asio::buffer(begun));
+    }
+    door.close();
+    auto options = echo_options();
+    options.listener.port = port;
+    const Service service(options, handler);
+    EXPECT_EQ(asking.get(), "hello");
+  }
+}
+
+TEST(Connection, AHandshakeThatIsCutUntilTheDeadlineIsALostPeer) {
+  EventLoop loop("client");
+  asio::io_context context;
+  tcp::acceptor door(context, {asio::ip::address_v4::loopback(), 0});
+  const Address address{.host = "127.0.0.1", .port = door.local_endpoint().port()};
+  std::atomic<bool> done = false;
+  std::thread cutting([&] {
+    while (!done) door.accept();
+  });
+  for (const Transport transport : {Transport::kTcp, Transport::kTls}) {
+    EXPECT_FAILS(Connection::open(loop, address, connect_options(transport, 300ms)), PeerLost, "the echo",
+                 "during the handshake");
+  }
+  done = true;
+  tcp::socket last(context);
+  last.connect(door.local_endpoint());
+  cutting.join();
 }
 
 TEST(Service, APortInUseIsAnErrorThatNamesIt) {

@@ -5,13 +5,17 @@
 #include <sys/un.h>
 
 #include "base/file.h"
+#include "base/log.h"
 #include "base/random.h"
 #include "net/control_socket.h"
+#include "net/secure/frame_mac.h"
 #include "net/secure/handshake.h"
 #include "net/shm/ring.h"
 #include "tests/net/testing.h"
+#include "tests/support/events.h"
 #include "tests/support/eventually.h"
 #include "tests/support/expect_fails.h"
+#include "tests/support/temp_folder.h"
 
 namespace trireme::net {
 namespace {
@@ -24,14 +28,15 @@ class RawClient {
     where.sin_family = AF_INET;
     where.sin_port = htons(address.port);
     ::inet_pton(AF_INET, "127.0.0.1", &where.sin_addr);
-    return RawClient(AF_INET, &where, sizeof(where));
+    return RawClient(Carrier::kTcp, AF_INET, &where, sizeof(where));
   }
 
   static RawClient local(const Address& address) {
     sockaddr_un where{};
     where.sun_family = AF_UNIX;
     address.unix_name.copy(where.sun_path + 1, sizeof(where.sun_path) - 1);
-    return RawClient(AF_UNIX, &where, static_cast<socklen_t>(sizeof(sa_family_t) + 1 + address.unix_name.size()));
+    return RawClient(Carrier::kUnix, AF_UNIX, &where,
+                     static_cast<socklen_t>(sizeof(sa_family_t) + 1 + address.unix_name.size()));
   }
 
   void send(Bytes bytes) { ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL); }
@@ -61,27 +66,45 @@ class RawClient {
 
   /// The client's side of the handshake; what the service says at its end.
   Verdict client_handshake(const std::string& secret) {
-    const Hello hello{.nonce = fresh_nonce()};
+    const Hello hello{.carrier = carrier_, .nonce = fresh_nonce()};
     send_struct(hello);
     Answer answer;
     const std::string got = receive(sizeof(answer));
     if (got.size() != sizeof(answer)) return Verdict::kOtherVersion;
     std::memcpy(&answer, got.data(), sizeof(answer));
-    send(handshake_proof(secret, "client", hello.nonce, answer.nonce));
+    if (answer.verdict != Verdict::kAccepted) return answer.verdict;
+    const Transcript transcript(secret, hello, answer, "");
+    mac_.emplace(transcript.keys().to_service);
+    send(transcript.proof("client"));
     const std::string verdict = receive(1);
     return verdict.empty() ? Verdict::kOtherVersion : static_cast<Verdict>(verdict[0]);
   }
 
+  /// A frame with its tag, after the handshake.
+  void send_frame(const FrameHeader& header, const std::string& body) {
+    const auto bytes = encode_header(header);
+    const Bytes parts[] = {bytes, as_bytes(body)};
+    send(parts[0]);
+    send(parts[1]);
+    send(mac_->next(parts));
+  }
+
+  /// From now on it says that it came over this.
+  void claim(Carrier carrier) { carrier_ = carrier; }
+
   int descriptor() const { return socket_.get(); }
 
  private:
-  RawClient(int family, const void* where, socklen_t size) : socket_(::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  RawClient(Carrier carrier, int family, const void* where, socklen_t size)
+      : carrier_(carrier), socket_(::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     const timeval patience{10, 0};
     ::setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
     if (::connect(socket_.get(), static_cast<const sockaddr*>(where), size) != 0) fail_errno("connect");
   }
 
+  Carrier carrier_;
   FileDescriptor socket_;
+  std::optional<FrameMac> mac_;
   bool silent_ = false;
 };
 
@@ -89,7 +112,7 @@ struct IntruderTest : ::testing::Test {
   static ServiceOptions options() {
     auto options = echo_options();
     options.listener.handshake_within = 300ms;
-    options.listener.max_unproven = 8;
+    options.listener.unproven.places = 8;
     return options;
   }
 
@@ -130,6 +153,22 @@ TEST_F(IntruderTest, AProofWithoutTheSecretIsRefused) {
   }
 }
 
+TEST_F(IntruderTest, AHandshakeOfAnotherTransportIsRefused) {
+  RawClient raw = RawClient::tcp(service.address());
+  raw.claim(Carrier::kTls);  // as if somebody had taken it out of a TLS connection
+  EXPECT_EQ(raw.client_handshake(kSecret), Verdict::kOtherCarrier);
+  EXPECT_TRUE(raw.is_closed());
+}
+
+TEST_F(IntruderTest, AFrameWithoutItsTagEndsTheConnection) {
+  RawClient raw = RawClient::tcp(service.address());
+  ASSERT_EQ(raw.client_handshake(kSecret), Verdict::kAccepted);
+  raw.send(encode_header({.kind = kEcho, .body_bytes = 1, .request = 9}));
+  raw.send(as_bytes("\x80 and sixteen bytes that are no tag"));
+  EXPECT_TRUE(raw.is_closed());
+  EXPECT_EQ(handler.requests, 0);
+}
+
 TEST_F(IntruderTest, RefusesTheServicesOwnProof) {
   RawClient raw = RawClient::tcp(service.address());
   raw.send_struct(Hello{.nonce = fresh_nonce()});
@@ -156,6 +195,31 @@ TEST_F(IntruderTest, GarbageIsClosed) {
   }
 }
 
+TEST_F(IntruderTest, AFloodOfRefusalsIsLoggedAsACount) {
+  const TempFolder folder;
+  set_up_logging({.file = folder / "log", .to_stderr = false});
+  constexpr std::size_t kFlood = 500;
+  {
+    const Service flooded(options(), handler);
+    for (std::size_t i = 0; i < kFlood; ++i) {
+      RawClient raw = RawClient::tcp(flooded.address());
+      raw.send(as_bytes("GET / HTTP/1.1 and so on, as long as a greeting of ours would be, or longer"));
+      EXPECT_TRUE(raw.is_closed());
+    }
+  }
+  set_up_logging({.level = LogLevel::kWarn});
+  const std::string log = read_file(folder / "log");
+  EXPECT_THAT(log, HasEvent("connection_refused", {{"reason", ::testing::HasSubstr("does not speak")}}));
+  std::size_t lines = 0;
+  std::size_t refused = 0;
+  for (const LoggedEvent& event : events_in(log)) {
+    ++lines;
+    refused += event.key == "connections_refused" ? std::stoul(event.fields.at("count")) : 1;
+  }
+  EXPECT_EQ(refused, kFlood);
+  EXPECT_LT(lines, kFlood / 5) << log;
+}
+
 TEST_F(IntruderTest, ClosesSilentConnectionsAfterTheHandshakeTime) {
   for (auto client : {&RawClient::tcp, &RawClient::local}) {
     RawClient silent = client(service.address());
@@ -172,6 +236,44 @@ TEST_F(IntruderTest, ManyUnauthenticatedConnectionsAreClosed) {
   std::vector<RawClient> crowd;
   for (int i = 0; i < 40; ++i) crowd.push_back(RawClient::tcp(service.address()));
   for (RawClient& one : crowd) EXPECT_TRUE(one.is_closed());
+}
+
+/// Strangers that stay as long as they may: nothing but room for others ends their connections.
+struct CrowdedTest : ::testing::Test {
+  static ServiceOptions options() {
+    auto options = echo_options();
+    options.listener.handshake_within = kPatience;
+    return options;
+  }
+
+  EchoHandler handler;
+  Service service{options(), handler};
+
+  void expect_room_for_others() {
+    EventLoop loop("client");
+    for (const Transport transport : {Transport::kShm, Transport::kTcp, Transport::kTls}) {
+      const auto connection = Connection::open(loop, service.address(), connect_options(transport, kPatience / 2));
+      EXPECT_EQ(ask(*connection, "hello"), "hello");
+    }
+  }
+};
+
+TEST_F(CrowdedTest, SilentConnectionsMakeWayForOthers) {
+  std::vector<RawClient> crowd;
+  for (std::size_t i = 0; i < options().listener.unproven.places; ++i) {
+    crowd.push_back(RawClient::tcp(service.address()));
+    crowd.push_back(RawClient::local(service.address()));
+  }
+  expect_room_for_others();
+}
+
+TEST_F(CrowdedTest, HandshakesThatAreNotContinuedMakeWayForOthers) {
+  std::vector<RawClient> crowd;
+  for (std::size_t i = 0; i < options().listener.unproven.places; ++i) {
+    crowd.push_back(RawClient::tcp(service.address()));
+    crowd.back().send_struct(Hello{.nonce = fresh_nonce()});
+  }
+  expect_room_for_others();
 }
 
 TEST_F(IntruderTest, AFrameThatClaimsEightGibibytesEndsTheConnection) {
@@ -194,8 +296,7 @@ TEST_F(IntruderTest, AFrameThatClaimsEightGibibytesEndsTheConnection) {
 TEST_F(IntruderTest, AFrameWithABrokenBodyIsAnsweredWithAnError) {
   RawClient raw = RawClient::tcp(service.address());
   ASSERT_EQ(raw.client_handshake(kSecret), Verdict::kAccepted);
-  raw.send(encode_header({.kind = kEcho, .body_bytes = 3, .request = 9}));
-  raw.send(as_bytes("\xc1\xc1\xc1"));
+  raw.send_frame({.kind = kEcho, .body_bytes = 3, .request = 9}, "\xc1\xc1\xc1");
   const std::string got = raw.receive(kHeaderBytes);
   ASSERT_EQ(got.size(), kHeaderBytes);
   const FrameHeader reply = decode_header(as_bytes(got).first<kHeaderBytes>(), {});

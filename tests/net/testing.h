@@ -30,6 +30,7 @@ enum EchoRequest : std::uint16_t { kEcho = 1, kFail = 2, kSilence = 3, kShortPay
 class EchoHandler : public RequestHandler {
  public:
   void on_request(const SessionPtr& session, InFrame frame) override {
+    ++requests;
     const Bytes payload = frame.payload_bytes();
     switch (frame.header.kind) {
       case kEcho:
@@ -46,6 +47,7 @@ class EchoHandler : public RequestHandler {
   }
   void on_disconnect(const SessionPtr& /*session*/, const std::string& /*reason*/) override { ++disconnects; }
 
+  std::atomic<int> requests{0};
   std::atomic<int> disconnects{0};
 };
 

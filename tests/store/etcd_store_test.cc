@@ -33,7 +33,7 @@ void expect_gives_up(const F& call) {
 
 /// Waits until a lease of `ttl` that was granted at the time of this call has run out: a time that etcd measures.
 void outlast_lease(const EtcdCluster& etcd, std::chrono::seconds ttl) {
-  EtcdClient client(etcd.addresses());
+  EtcdClient client({.members = etcd.addresses()});
   const auto lease = client.grant(ttl, Deadline::in(10s));
   client.run({.key = "witness", .puts = {{.key = "witness", .value = "", .lease = lease.id}}, .removals = {}},
              Deadline::in(10s));
@@ -41,17 +41,43 @@ void outlast_lease(const EtcdCluster& etcd, std::chrono::seconds ttl) {
 }
 
 TEST(EtcdLocation, IsReadFromText) {
-  const auto several = parse_etcd_location("a:1,http://b,[::1]:3,[::2]/big_job-1.0");
+  const auto several = parse_etcd_location("etcd://a:1,http://b,[::1]:3,[::2]/big_job-1.0");
   ASSERT_EQ(several.members.size(), 4U);
   EXPECT_EQ(several.members[0].text(), "a:1");
   EXPECT_EQ(several.members[1].text(), "b:2379");
   EXPECT_EQ(several.members[2].text(), "[::1]:3");
   EXPECT_EQ(several.members[3].text(), "[::2]:2379");
   EXPECT_EQ(several.job, "big_job-1.0");
-  EXPECT_EQ(parse_etcd_location("a").job, "default");
-  EXPECT_FAILS(parse_etcd_location("a,/job"), InvalidArgument, "host:port");
-  EXPECT_FAILS(parse_etcd_location("a/"), InvalidArgument, "cannot name a job");
-  EXPECT_FAILS(parse_etcd_location("a,https://b:1/job"), InvalidArgument, "https://b:1", "trusted network");
+  EXPECT_FALSE(several.tls);
+  EXPECT_EQ(parse_etcd_location("etcd://a").job, "default");
+  EXPECT_FAILS(parse_etcd_location("etcd://a,/job"), InvalidArgument, "host:port");
+  EXPECT_FAILS(parse_etcd_location("etcd://a/"), InvalidArgument, "cannot name a job");
+  EXPECT_FAILS(parse_etcd_location("etcd://a,https://b:1/job"), InvalidArgument, "https://b:1", "etcds://");
+}
+
+TEST(EtcdLocation, NamesTheFilesForTlsAndForTheUser) {
+  const auto location = parse_etcd_location("etcds://a,https://b:1/job?ca=/c.pem&cert=/d.pem&key=/e.pem&auth=/f");
+  EXPECT_EQ(location.members[1].text(), "b:1");
+  EXPECT_EQ(location.job, "job");
+  ASSERT_TRUE(location.tls);
+  EXPECT_EQ(location.tls->ca_file, "/c.pem");
+  EXPECT_EQ(location.tls->certificate_file, "/d.pem");
+  EXPECT_EQ(location.tls->key_file, "/e.pem");
+  EXPECT_EQ(location.auth_file, "/f");
+  EXPECT_FAILS(parse_etcd_location("etcd://a?ca=/c.pem"), InvalidArgument, "'ca'", "etcds://");
+  EXPECT_FAILS(parse_etcd_location("etcds://a?cert=/c.pem"), InvalidArgument, "key=FILE");
+  EXPECT_FAILS(parse_etcd_location("etcds://a?auht=/c"), InvalidArgument, "'auht'", "auth");
+  EXPECT_FAILS(parse_etcd_location("etcds://a?auth="), InvalidArgument, "'auth'", "no file");
+}
+
+TEST(EtcdLocation, ARiskyOneIsWarnedOf) {
+  const auto risk = [](const std::string& location) { return etcd_risk(parse_etcd_location(location)); };
+  EXPECT_EQ(risk("etcd://127.0.0.1:1,localhost:2"), "");
+  EXPECT_THAT(risk("etcd://127.0.0.1:1,b:2"), ::testing::HasSubstr("not encrypted and asks nobody"));
+  EXPECT_THAT(risk("etcd://b:2?auth=/f"), ::testing::HasSubstr("sees the password"));
+  EXPECT_THAT(risk("etcds://b:2"), ::testing::HasSubstr("does not ask"));
+  EXPECT_EQ(risk("etcds://b:2?auth=/f"), "");
+  EXPECT_EQ(risk("etcds://b:2?cert=/f&key=/g"), "");
 }
 
 TEST(EtcdStore, OutlivesAMemberAndFailsInTimeWithoutAMajority) {

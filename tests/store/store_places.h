@@ -62,7 +62,7 @@ class EtcdPlace : public Place {
   void depose(std::uint64_t term) override {
     const std::string key = "/trireme/" + job_ + "/leader";
     const EtcdTransaction remove{.key = key, .create_revision = static_cast<std::int64_t>(term), .removals = {key}};
-    EXPECT_TRUE(EtcdClient(SharedEtcd::get().addresses()).run(remove, Deadline::in(5s)).done);
+    EXPECT_TRUE(EtcdClient({.members = SharedEtcd::get().addresses()}).run(remove, Deadline::in(5s)).done);
   }
 
  private:

@@ -189,7 +189,7 @@ TEST(OpenStore, UnknownLocationListsTheValidOnes) {
   EXPECT_FAILS(open_store({.location = ""}), InvalidArgument, "memory:", "sqlite:", "etcd://");
   EXPECT_FAILS(open_store({.location = "mysql://host/db"}), InvalidArgument, "'mysql://host/db' is not a store");
   EXPECT_FAILS(open_store({.location = "etcd://"}), InvalidArgument, "names no member");
-  EXPECT_FAILS(open_store({.location = "etcd://https://a:2379"}), InvalidArgument, "TLS to etcd is not supported");
+  EXPECT_FAILS(open_store({.location = "etcd://https://a:2379"}), InvalidArgument, "use etcds://");
   EXPECT_FAILS(open_store({.location = "etcd://a:b"}), InvalidArgument, "'a:b'", "port");
   EXPECT_FAILS(open_store({.location = "etcd://a:2379/x/y"}), InvalidArgument, "'x/y' cannot name a job");
 #ifndef TRIREME_HAS_SQLITE

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,7 @@ struct EtcdOptions {
   std::size_t members = 1;
   std::chrono::milliseconds heartbeat = 20ms;
   std::chrono::milliseconds election_timeout = 200ms;
+  bool tls = false;  ///< clients come over TLS, with a certificate (see certificate())
 };
 
 /// A real etcd on loopback, for a test: in a folder of its own, at ports that were free. Killed at the end, by pid.
@@ -47,7 +49,7 @@ class EtcdCluster {
 
   /// Where clients find it: "etcd://127.0.0.1:4711,127.0.0.1:4712/job".
   std::string location(const std::string& job) const {
-    std::string text = "etcd://";
+    std::string text = options_.tls ? "etcds://" : "etcd://";
     for (const Member& member : members_)
       text += fmt::format("{}127.0.0.1:{}", &member == &members_[0] ? "" : ",", member.port);
     return text + "/" + job;
@@ -56,6 +58,18 @@ class EtcdCluster {
     std::vector<net::Address> all;
     for (const Member& member : members_) all.push_back({.host = "127.0.0.1", .port = member.port});
     return all;
+  }
+
+  /// With TLS: a certificate and its key, which serve etcd and its clients alike and vouch for themselves.
+  std::filesystem::path certificate() const { return *folder_ / "certificate.pem"; }
+  std::filesystem::path key() const { return *folder_ / "key.pem"; }
+
+  store::EtcdAccess access() const {
+    store::EtcdAccess access{.members = addresses()};
+    if (options_.tls) {
+      access.tls = net::HttpTls{.ca_file = certificate(), .certificate_file = certificate(), .key_file = key()};
+    }
+    return access;
   }
 
   void kill(std::size_t member) {
@@ -75,7 +89,9 @@ class EtcdCluster {
 
   /// Waits until the member answers by itself. Throws IoError with the end of its log.
   void wait_ready(std::size_t member) {
-    store::EtcdClient client({addresses()[member]});
+    store::EtcdAccess only = access();
+    only.members = {addresses()[member]};
+    store::EtcdClient client(only);
     for (const Deadline deadline = Deadline::in(15s);;) {
       try {
         client.get("ready?", Deadline::in(200ms));
@@ -102,11 +118,20 @@ class EtcdCluster {
     }
     held.clear();
     folder_ = std::make_unique<TempFolder>();
+    if (options_.tls) make_certificate();
     for (std::size_t i = 0; i < members_.size(); ++i) {
       members_[i].pid = spawn(i);
       if (i + 1 < members_.size()) wait_for_peers(i);
     }
     for (std::size_t i = 0; i < members_.size(); ++i) wait_ready(i);
+  }
+
+  void make_certificate() const {
+    const std::string command = fmt::format(
+        "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=trireme-test "
+        "-addext subjectAltName=IP:127.0.0.1 -out {} -keyout {} 2>/dev/null",
+        certificate().string(), key().string());
+    if (std::system(command.c_str()) != 0) fail<IoError>("openssl makes no certificate: is the program installed?");
   }
 
   /// Waits until the member talks to other members. Those that start at the same time wait a second for each other.
@@ -156,18 +181,23 @@ class EtcdCluster {
     for (std::size_t i = 0; i < members_.size(); ++i) {
       everybody += fmt::format("{}m{}=http://127.0.0.1:{}", i == 0 ? "" : ",", i, members_[i].peer_port);
     }
-    const std::string clients = fmt::format("http://127.0.0.1:{}", members_[number].port);
+    const std::string clients =
+        fmt::format("{}://127.0.0.1:{}", options_.tls ? "https" : "http", members_[number].port);
     const std::string peers = fmt::format("http://127.0.0.1:{}", members_[number].peer_port);
-    return {"etcd",
-            fmt::format("--name=m{}", number),
-            fmt::format("--data-dir={}", (*folder_ / fmt::format("etcd{}", number)).string()),
-            "--listen-client-urls=" + clients,
-            "--advertise-client-urls=" + clients,
-            "--listen-peer-urls=" + peers,
-            "--initial-advertise-peer-urls=" + peers,
-            "--initial-cluster=" + everybody,
-            fmt::format("--heartbeat-interval={}", options_.heartbeat.count()),
-            fmt::format("--election-timeout={}", options_.election_timeout.count())};
+    std::vector<std::string> words{"etcd",
+                                   fmt::format("--name=m{}", number),
+                                   fmt::format("--data-dir={}", (*folder_ / fmt::format("etcd{}", number)).string()),
+                                   "--listen-client-urls=" + clients,
+                                   "--advertise-client-urls=" + clients,
+                                   "--listen-peer-urls=" + peers,
+                                   "--initial-advertise-peer-urls=" + peers,
+                                   "--initial-cluster=" + everybody,
+                                   fmt::format("--heartbeat-interval={}", options_.heartbeat.count()),
+                                   fmt::format("--election-timeout={}", options_.election_timeout.count())};
+    if (!options_.tls) return words;
+    words.insert(words.end(), {"--client-cert-auth", "--trusted-ca-file=" + certificate().string(),
+                               "--cert-file=" + certificate().string(), "--key-file=" + key().string()});
+    return words;
   }
 
   pid_t spawn(std::size_t member) const {

@@ -59,7 +59,6 @@ Program& PlacedJob::start_worker(std::uint32_t slot, const Site& site) {
                              {"TRIREME_WORKERS", std::to_string(std::max(options_.workers, slot + 1))},
                              {"TRIREME_INITIAL_WORKERS", std::to_string(options_.workers)},
                              {"TRIREME_SERVERS", "0"},
-                             {"TRIREME_LISTEN", site.address + ":0"},
                              {"TRIREME_SECRET", secret_},
                              {"TRIREME_RUN_DIR", run().string()},
                              {"OPENBLAS_NUM_THREADS", "1"}};

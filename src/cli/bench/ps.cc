@@ -21,6 +21,7 @@
 #include "base/file.h"
 #include "base/random.h"
 #include "cli/bench/process.h"
+#include "net/secure/frame_mac.h"
 #include "observe/bench_report.h"
 #include "ps/client.h"
 #include "ps/server.h"
@@ -83,6 +84,17 @@ double memcpy_gbps(const Effort& effort) {
     link.receive();
   });
   return gigabytes_per_second(kLargeBytes, child.receive().get<double>());
+}
+
+/// What each end of a connection in the clear pays for the tags of its frames.
+double frame_mac_gbps(const Effort& effort) {
+  const BenchProcess child("the frames' MAC", [&](const BenchLink& link) {
+    const std::vector<std::byte> memory(4 * kMiB, std::byte{1});
+    net::FrameMac mac(Digest{});
+    link.send(time_median(effort, [&] { mac.next(std::array{Bytes(memory)}); }));
+    link.receive();
+  });
+  return gigabytes_per_second(4 * kMiB, child.receive().get<double>());
 }
 
 /// Receives streams of kLargeBytes, and answers each with one byte.
@@ -277,7 +289,7 @@ class ParameterServerBench {
   explicit ParameterServerBench(const BenchPsOptions& options) : speed_(options.quick ? 4 : 1) {}
 
   observe::BenchReport run() {
-    report_.baseline = {{"memcpy_gbps", 0.0}, {"tcp_gbps", 0.0}};
+    report_.baseline = {{"memcpy_gbps", 0.0}, {"tcp_gbps", 0.0}, {"frame_mac_gbps", 0.0}};
     report_.tables.push_back({.key = "rows",
                               .title = "Operations: the slowest worker's median; GB/s: bytes of all workers in that "
                                        "time\n(push+pull moves its bytes both ways and counts them once; with more "
@@ -353,6 +365,7 @@ class ParameterServerBench {
     };
     if (transport == net::Transport::kShm) take("memcpy_gbps", memcpy_gbps);
     if (transport == net::Transport::kTcp) take("tcp_gbps", tcp_gbps);
+    if (transport == net::Transport::kTcp) take("frame_mac_gbps", frame_mac_gbps);
   }
 
   void measure_speed(const JobShape& shape) {

@@ -103,8 +103,8 @@ class Endpoint::Impl {
                    .advertise = options_.advertise,
                    .port = options_.port,
                    .secret = options_.secret,
-                   .allow_plain = options_.allow_plain,
-                   .max_unproven = 256},
+                   .role = "rank",
+                   .allow_plain = options_.allow_plain},
                   [this](AuthenticatedStream stream) { return on_entry(std::move(stream)); }) {}
 
   ~Impl() {
@@ -202,8 +202,10 @@ AuthenticatedStream Endpoint::connect(const net::Address& peer, const LinkName& 
   AuthenticatedStream proven = net::connect(loop(), peer,
                                             {.secret = secret(),
                                              .transport = transport,
+                                             .role = "rank",
                                              .peer_name = fmt::format("rank {}", name.to),
                                              .deadline = deadline,
+                                             .raw = true,
                                              .await_listener = impl_->options_.await_peers});
   auto verdict = with_stream(proven, [&](auto& stream, auto& socket) {
     return asio::co_spawn(socket.get_executor(), introduce(stream, encode(name)), asio::use_future);

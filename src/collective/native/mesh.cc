@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "collective/native/host_groups.h"
 
 namespace trireme::collective {
 namespace {
@@ -21,87 +22,121 @@ std::size_t bytes_done(std::span<const Transfer> transfers) {
 
 }  // namespace
 
+/// One rank's streams to all others while the mesh is being connected, by rank; its own are empty.
+struct Mesh::Links {
+  std::vector<FailureDetector::Peer> watched;
+  std::vector<std::unique_ptr<net::RawStream>> data;
+  std::vector<char> shared;  // != 0: over a Unix socket, so memory can be shared
+};
+
 Mesh::Mesh(Endpoint& endpoint, MeshOptions options) : options_(std::move(options)) {
   TRIREME_CHECK(options_.rank < options_.members.size(), "rank {} of {}", options_.rank, options_.members.size());
+  for (Rank rank = 0; rank < size(); ++rank) single_lanes_.push_back({rank, 1});
   endpoint.enter_view(options_.view);
-  find_hosts();
-  connect(endpoint);
+  Links links = connect(endpoint);
+  find_hosts(links);
+  make_pipes(endpoint, links);
+  failure_detector_ = std::make_unique<FailureDetector>(rank(), std::move(links.watched));
 }
 
-void Mesh::find_hosts() {
-  const bool share = options_.bits_per_second == 0 &&
-                     (options_.transport == net::Transport::kAuto || options_.transport == net::Transport::kShm);
-  std::vector<std::string> ids;
-  for (Rank rank = 0; rank < size(); ++rank) {
-    const net::Address& address = options_.members[rank];
-    single_lanes_.push_back({rank, 1});
-    const std::string id =
-        share && !address.unix_name.empty() ? address.host_id : fmt::format("rank {} by itself", rank);
-    const auto known = std::ranges::find(ids, id);
-    if (rank == options_.rank) own_host_ = static_cast<std::size_t>(known - ids.begin());
-    if (known == ids.end()) {
-      ids.push_back(id);
-      hosts_.push_back({rank});
-    } else {
-      hosts_[static_cast<std::size_t>(known - ids.begin())].push_back(rank);
+bool Mesh::may_share(Rank one, Rank other) const {
+  const bool allowed = options_.bits_per_second == 0 &&
+                       (options_.transport == net::Transport::kAuto || options_.transport == net::Transport::kShm);
+  const net::Address& a = options_.members[one];
+  const net::Address& b = options_.members[other];
+  return allowed && a.host_id == b.host_id && !a.unix_name.empty() && !b.unix_name.empty();
+}
+
+net::AuthenticatedStream Mesh::open(Endpoint& endpoint, Rank peer, Purpose purpose, net::Transport transport) const {
+  const LinkName name{.view = options_.view,
+                      .group = options_.group,
+                      .from = std::max(rank(), peer),
+                      .to = std::min(rank(), peer),
+                      .purpose = purpose};
+  if (calls(peer)) return endpoint.connect(options_.members[peer], name, transport, options_.deadline);
+  net::AuthenticatedStream stream = endpoint.accept(name, options_.deadline);
+  stream.peer = fmt::format("rank {} ({})", peer, stream.peer);
+  return stream;
+}
+
+net::RawStream Mesh::open_raw(Endpoint& endpoint, Rank peer, Purpose purpose, bool shared) const {
+  const net::Transport transport = shared ? net::Transport::kShm : net::raw_transport(options_.transport);
+  const auto side = calls(peer) ? net::RawStream::Side::kConnected : net::RawStream::Side::kAccepted;
+  return {open(endpoint, peer, purpose, transport), side, options_.deadline};
+}
+
+Mesh::Links Mesh::connect(Endpoint& endpoint) const {
+  Links links{.watched = {},
+              .data = std::vector<std::unique_ptr<net::RawStream>>(size()),
+              .shared = std::vector<char>(size(), 0)};
+  const auto link = [&](Rank peer) {
+    const net::Transport transport =
+        may_share(rank(), peer) ? options_.transport : net::raw_transport(options_.transport);
+    net::AuthenticatedStream heartbeat = open(endpoint, peer, Purpose::kHeartbeat, transport);
+    const bool shared = heartbeat.local();  // else it fell back: one boot id does not always mean one memory
+    links.shared[peer] = shared ? 1 : 0;
+    links.watched.push_back({peer, std::move(heartbeat)});
+    links.data[peer] = std::make_unique<net::RawStream>(open_raw(endpoint, peer, Purpose::kData, shared));
+  };
+  for (Rank peer = 0; peer < rank(); ++peer) link(peer);
+  for (Rank peer = rank() + 1; peer < size(); ++peer) link(peer);
+  return links;
+}
+
+/// Who shares memory with whom is known to each pair only. Where any two ranks might, all tell each other.
+void Mesh::find_hosts(Links& links) {
+  SharedMemory shared(size(), std::vector<char>(size(), 0));
+  shared[rank()] = links.shared;
+  bool any = false;
+  for (Rank one = 0; one < size(); ++one) {
+    for (Rank other = one + 1; other < size(); ++other) any = any || may_share(one, other);
+  }
+  if (any) {
+    for (const auto& stream : links.data) {
+      if (stream) stream->send_all(std::as_bytes(std::span(links.shared)), options_.deadline);
+    }
+    for (Rank peer = 0; peer < size(); ++peer) {
+      if (!links.data[peer]) continue;
+      links.data[peer]->recv_all(std::as_writable_bytes(std::span(shared[peer])), options_.deadline);
     }
   }
+  hosts_ = group_hosts(shared);
+  const auto own = std::ranges::find_if(
+      hosts_, [&](const std::vector<Rank>& host) { return std::ranges::binary_search(host, rank()); });
+  own_host_ = static_cast<std::size_t>(own - hosts_.begin());
   crowded_ = local_ranks().size() > std::thread::hardware_concurrency();
 }
 
-void Mesh::connect(Endpoint& endpoint) {
+void Mesh::make_pipes(Endpoint& endpoint, Links& links) {
   const std::vector<Rank>& local = local_ranks();
   std::vector<std::unique_ptr<net::RawStream>> sockets(local.size());
-  std::vector<FailureDetector::Peer> watched;
   pipes_.resize(size());
   message_pipes_.resize(size());
-
-  const auto link = [&](Rank peer) {
-    const bool calls = peer < rank();  // the higher rank connects, so that no two ranks wait for each other
-    const bool shares = std::ranges::binary_search(local, peer);
-    const net::Transport transport =
-        shares ? net::Transport::kShm : net::network_transport(options_.transport, options_.members[peer]);
-    const auto open = [&](Purpose purpose) {
-      const LinkName name{.view = options_.view,
-                          .group = options_.group,
-                          .from = std::max(rank(), peer),
-                          .to = std::min(rank(), peer),
-                          .purpose = purpose};
-      if (calls) return endpoint.connect(options_.members[peer], name, transport, options_.deadline);
-      net::AuthenticatedStream stream = endpoint.accept(name, options_.deadline);
-      stream.peer = fmt::format("rank {} ({})", peer, stream.peer);
-      return stream;
-    };
-    const net::RawStream::Side side = calls ? net::RawStream::Side::kConnected : net::RawStream::Side::kAccepted;
-    watched.push_back({peer, open(Purpose::kHeartbeat)});
-    net::RawStream data(open(Purpose::kData), side, options_.deadline);
-    if (shares) {
-      const auto index = std::ranges::lower_bound(local, peer) - local.begin();
-      sockets[static_cast<std::size_t>(index)] = std::make_unique<net::RawStream>(std::move(data));
-      return;
+  for (Rank peer = 0; peer < size(); ++peer) {
+    if (peer == rank()) continue;
+    const auto place = std::ranges::lower_bound(local, peer);
+    if (place != local.end() && *place == peer) {
+      sockets[static_cast<std::size_t>(place - local.begin())] = std::move(links.data[peer]);
+      continue;
     }
+    net::RawStream& data = *links.data[peer];
+    net::RawStream messages = open_raw(endpoint, peer, Purpose::kPeer, links.shared[peer] != 0);
     network_kind_ = data.kind();
-    net::RawStream messages(open(Purpose::kPeer), side, options_.deadline);
     if (options_.bits_per_second > 0) {
       data.throttle(options_.bits_per_second);
       messages.throttle(options_.bits_per_second);
     }
     pipes_[peer] = std::make_unique<StreamPipe>(std::move(data), sent_bytes_);
     message_pipes_[peer] = std::make_unique<StreamPipe>(std::move(messages), sent_bytes_);
-  };
-  for (Rank peer = 0; peer < rank(); ++peer) link(peer);
-  for (Rank peer = rank() + 1; peer < size(); ++peer) link(peer);
-
-  if (local.size() > 1) {
-    const auto own = static_cast<std::uint32_t>(std::ranges::lower_bound(local, rank()) - local.begin());
-    local_ = std::make_unique<LocalGroup>(own, std::move(sockets), options_.deadline);
-    for (std::uint32_t i = 0; i < local.size(); ++i) {
-      if (i == own) continue;
-      pipes_[local[i]] = local_->make_pipe(i, LocalGroup::Use::kCollectives);
-      message_pipes_[local[i]] = local_->make_pipe(i, LocalGroup::Use::kMessages);
-    }
   }
-  failure_detector_ = std::make_unique<FailureDetector>(rank(), std::move(watched));
+  if (local.size() == 1) return;
+  const auto own = static_cast<std::uint32_t>(std::ranges::lower_bound(local, rank()) - local.begin());
+  local_ = std::make_unique<LocalGroup>(own, std::move(sockets), options_.deadline);
+  for (std::uint32_t i = 0; i < local.size(); ++i) {
+    if (i == own) continue;
+    pipes_[local[i]] = local_->make_pipe(i, LocalGroup::Use::kCollectives);
+    message_pipes_[local[i]] = local_->make_pipe(i, LocalGroup::Use::kMessages);
+  }
 }
 
 std::string Mesh::transport() const {

@@ -101,8 +101,16 @@ class Mesh {
   void check(const OpContext& context) const;
 
  private:
-  void find_hosts();
-  void connect(Endpoint& endpoint);
+  struct Links;
+
+  /// Whether two ranks may share memory, as far as their addresses tell.
+  bool may_share(Rank one, Rank other) const;
+  bool calls(Rank peer) const { return peer < rank(); }  ///< the higher rank connects: no two wait for each other
+  net::AuthenticatedStream open(Endpoint& endpoint, Rank peer, Purpose purpose, net::Transport transport) const;
+  net::RawStream open_raw(Endpoint& endpoint, Rank peer, Purpose purpose, bool shared) const;
+  Links connect(Endpoint& endpoint) const;
+  void find_hosts(Links& links);
+  void make_pipes(Endpoint& endpoint, Links& links);
 
   MeshOptions options_;
   std::vector<std::vector<Rank>> hosts_;

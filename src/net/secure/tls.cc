@@ -68,4 +68,14 @@ std::shared_ptr<asio::ssl::context> make_tls_context(const std::string& secret) 
   return context;
 }
 
+std::string tls_channel_binding(TlsStream& stream) {
+  constexpr std::string_view kLabel = "EXPORTER-trireme-handshake";
+  std::string known(32, '\0');
+  if (SSL_export_keying_material(stream.native_handle(), reinterpret_cast<unsigned char*>(known.data()), known.size(),
+                                 kLabel.data(), kLabel.size(), nullptr, 0, 0) != 1) {
+    fail<Unauthenticated>("OpenSSL does not tell what the TLS connection is bound to");
+  }
+  return known;
+}
+
 }  // namespace trireme::net

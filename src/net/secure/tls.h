@@ -11,4 +11,7 @@ namespace trireme::net {
 /// Diffie-Hellman): no certificates to make, hand out or renew, and forward secrecy all the same.
 std::shared_ptr<asio::ssl::context> make_tls_context(const std::string& secret);
 
+/// What only the two ends of this TLS connection know (RFC 8446, exporter): ties to it what is said inside.
+std::string tls_channel_binding(TlsStream& stream);
+
 }  // namespace trireme::net

@@ -46,9 +46,8 @@ bool AllReduce::try_to_catch_up() {
                                     .to = source,
                                     .purpose = collective::Purpose::kLearner};
     const Deadline deadline = Deadline::in(10s);
-    net::RawStream stream(
-        job_.endpoint().connect(address, name, net::network_transport(job_.place().transport, address), deadline),
-        net::RawStream::Side::kConnected, deadline);
+    net::RawStream stream(job_.endpoint().connect(address, name, net::raw_transport(job_.place().transport), deadline),
+                          net::RawStream::Side::kConnected, deadline);
     auto catch_up = std::make_unique<CatchUpClient>(std::move(stream), catch_up_options());
     const MutexLock lock(mutex_);
     catch_up_ = std::move(catch_up);
