@@ -1,4 +1,4 @@
-#include "train/state_files.h"
+#include "elastic/state_files.h"
 
 #include <algorithm>
 #include <thread>
@@ -134,12 +134,12 @@ void StateFiles::abandon() {
   start_writer();
 }
 
-std::optional<StateFiles::Restored> StateFiles::restore(const std::vector<NamedParameter>& state) const {
+std::optional<StateFiles::Restored> StateFiles::restore(const StateFor& state) const {
   torch::NoGradGuard no_grad;
   const auto newest = checkpoint::latest_complete(folder_);
   if (!newest) return std::nullopt;
   const auto saved = checkpoint::Checkpoint::open(*newest);
-  for (const NamedParameter& piece : state) {
+  for (const NamedParameter& piece : state(saved.meta())) {
     const checkpoint::TensorInfo wanted = describe(piece);
     const checkpoint::TensorInfo* there = saved.find(piece.name);
     if (there == nullptr || *there != wanted) {
