@@ -10,6 +10,7 @@
 #include "checkpoint/list.h"
 #include "cli/commands.h"
 #include "cli/config_file.h"
+#include "cli/run_program.h"
 #include "cli/train_flags.h"
 #include "cluster/strategy_choice.h"
 #include "launch/companion.h"
@@ -124,11 +125,16 @@ void add_resume(CLI::App& app, Action& action) {
   declare(*command, *flags);
   command->footer(
       "Flags that are not given are those of the run. The number of workers and the strategy may change.\n"
+      "A program that 'trireme run' started goes on if it saves its state: with a Trainer, or with dist::State.\n"
       "Example: trireme resume runs/first --workers 4");
   command->callback([command, flags, run, &action] {
     const auto folder = observe::RunFolder::open(*run);
+    if (holds_program(folder)) {
+      action = resume_program(*command, flags, folder);
+      return;
+    }
     if (!std::filesystem::exists(folder.config())) {
-      fail<InvalidArgument>("{} holds no run of 'trireme train': there is no config.toml", *run);
+      fail<InvalidArgument>("{} holds no run of 'trireme train' or 'trireme run': there is no config.toml", *run);
     }
     const std::string config = folder.config().string();
     const bool other_strategy =
