@@ -2,7 +2,7 @@
 find_package(Torch REQUIRED)
 message(STATUS "LibTorch ${Torch_VERSION} from ${TORCH_INSTALL_PREFIX}")
 
-trireme_sources(torch_sources tensor models dist train)
+trireme_sources(torch_sources tensor models elastic dist train)
 add_library(trireme_torch STATIC ${torch_sources})
 add_library(Trireme::torch ALIAS trireme_torch)
 trireme_library(trireme_torch torch)

@@ -1,10 +1,16 @@
-// A training loop of your own, made distributed by a few lines (those that say world or dist):
+// A training loop of your own, made distributed, and made to survive, by a few lines (those that say world or dist or
+// state). Kill any of its processes, all of them, or change their number:
 //
-//   ./own_loop                              alone
-//   trireme run -w 2 -s 0 -- ./own_loop     two processes; no parameter servers
+//   ./own_loop                                     alone
+//   trireme run -w 3 -s 0 --out runs/own -- ./own_loop     three processes, no parameter servers
+//   trireme scale runs/own 4                       one more, up to a lane each
+//   trireme resume runs/own -w 2                   after all of them died
+//
+// own_loop [folder of the images [steps]]
 #include <trireme/trireme.h>
 
 #include <cstdio>
+#include <cstdlib>
 
 namespace dist = trireme::dist;
 using trireme::data::Dataset;
@@ -40,30 +46,45 @@ double accuracy_of(Net& net, const Dataset& test, dist::World& world) {
   return world.average(right, static_cast<double>(mine.size()), "accuracy");
 }
 
-int main() try {
+int main(int argc, char** argv) try {
   const auto world = dist::init();
   torch::set_num_threads(1);
-  const auto data = trireme::data::load_fashion_mnist();
-  // The global batch of 64 is cut into a lane for each rank.
-  const trireme::data::Sampler sampler({.samples = data.train->size(), .batch = 64, .lanes = world->size(), .seed = 1});
+  torch::manual_seed(1);
+  const auto data = argc > 1 ? trireme::data::load_fashion_mnist(argv[1]) : trireme::data::load_fashion_mnist();
 
   const auto net = std::make_shared<Net>();
-  dist::broadcast_parameters(*world, *net);
   torch::optim::Adam adam(net->parameters(), torch::optim::AdamOptions(1e-3));
   dist::DistributedOptimizer optimizer(*world, adam, net->named_parameters());
 
-  for (trireme::Step step = 0; step < sampler.steps_per_epoch(); ++step) {
-    const Batch batch(*data.train, sampler.indices(step, world->rank()));
-    optimizer.zero_grad();
-    const torch::Tensor loss = torch::nn::functional::cross_entropy(net->forward(batch.images), batch.labels);
-    loss.backward();
-    optimizer.step();
-    if (step % 100 != 99) continue;
-    const double mean = world->average(loss.item<double>(), static_cast<double>(batch.content.size()), "loss");
-    if (world->chief()) std::printf("step %4lu: loss %.4f\n", step + 1, mean);
+  // The global batch of 64 is cut into four lanes, whoever computes them: so there can be up to four workers.
+  dist::State state(*world, {.samples = data.train->size(), .batch = 64, .lanes = 4, .seed = 1});
+  std::uint64_t samples = 0;
+  state.add(*net).add(optimizer).add("samples", samples).save_every(100);
+  const trireme::Step steps = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : state.sampler().steps_per_epoch();
+
+  const bool done = dist::elastic(*world, state, [&] {
+    while (state.step() < steps) {
+      double loss_sum = 0, count = 0;
+      for (const dist::LaneBatch& lane : state.lanes()) {
+        const Batch batch(*data.train, lane.indices);
+        const torch::Tensor loss = torch::nn::functional::cross_entropy(net->forward(batch.images), batch.labels);
+        loss.backward();
+        loss_sum += loss.item<double>() * static_cast<double>(lane.indices.size());
+        count += static_cast<double>(lane.indices.size());
+      }
+      samples += state.sampler().batch_size(state.step());
+      optimizer.step();
+      if (state.step() % 100 != 0) continue;
+      const double mean = world->average(count > 0 ? loss_sum / count : 0, count, "loss");
+      if (world->chief()) std::printf("step %4lu: loss %.4f\n", state.step(), mean);
+    }
+    const double accuracy = accuracy_of(*net, *data.test, *world);
+    if (world->chief()) std::printf("test accuracy %.2f %%\n", 100 * accuracy);
+  });
+  if (done && world->chief()) {
+    std::printf("parameters %s after %lu steps, %lu samples\n", trireme::hash_parameters(*net).c_str(), state.step(),
+                samples);
   }
-  const double accuracy = accuracy_of(*net, *data.test, *world);
-  if (world->chief()) std::printf("test accuracy %.2f %%\n", 100 * accuracy);
   world->finish();
 } catch (const std::exception& problem) {
   std::fprintf(stderr, "own_loop: %s\n", problem.what());

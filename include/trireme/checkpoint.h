@@ -1,8 +1,9 @@
 #pragma once
 
-// Models in files that other programs read. The state of a whole run is saved and restored by Trainer itself
-// (CheckpointOptions in trainer.h); `trireme ckpt` looks at such checkpoints and converts them.
+// Models in files that other programs read. The state of a whole run is saved and restored by Trainer itself, and by
+// dist::State for loops of your own; `trireme ckpt` looks at such checkpoints and converts them.
 
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -11,7 +12,17 @@
 
 #include <torch/nn/module.h>
 
+#include "trireme/types.h"
+
 namespace trireme {
+
+/// When the state of a run is saved, and what is kept.
+struct CheckpointOptions {
+  std::optional<Step> every = {};      ///< steps; nullopt = once per epoch, 0 = never, not even at the end
+  std::uint32_t keep_last = 3;         ///< how many are kept
+  std::uint32_t keep_best = 1;         ///< besides these: how many of the best test accuracy
+  std::uint64_t bytes_per_second = 0;  ///< at most, per process; 0 = no limit
+};
 
 /// Writes all parameters and buffers of `module` as safetensors, with `metadata`, and replaces an existing file
 /// atomically. Throws InvalidArgument for element types that safetensors does not have, IoError.

@@ -8,7 +8,8 @@
 //   ... loss.backward(); optimizer.step(); ...                             // as always
 //   world->finish();
 //
-// The whole program: examples/own_loop.cc. Programs that use Trainer (trainer.h) need none of it.
+// A few lines more, and the loop goes on when processes come, go and die: elastic.h. Programs that use Trainer
+// (trainer.h) need none of it.
 
 #include <cstdint>
 #include <map>
@@ -29,6 +30,8 @@
 namespace trireme::dist {
 
 class FusedReduce;
+class ElasticLoop;
+class State;
 
 using collective::ReduceOp;
 using collective::Traffic;
@@ -67,6 +70,9 @@ class Handle {
 /// Every call with tensors is collective: all ranks make the same calls in the same order; otherwise they throw
 /// InvalidArgument, which names two of them. Tensors may lie on any device (they travel through the host's memory), be
 /// of any layout, and empty. PeerLost and Timeout end the group: see collective::Communicator.
+///
+/// A process that comes to a job which is at work already (elastic.h) has no ranks to talk to before it takes part:
+/// calls with tensors throw InvalidArgument, and numbers are those it would have.
 ///
 /// A rank that has run out of work calls `join`, and the others continue without waiting for it: means are then over
 /// those that contribute. Not thread-safe.
@@ -140,6 +146,8 @@ class World {
  private:
   friend class Channel;
   friend class DistributedOptimizer;
+  friend class State;
+  friend class ElasticLoop;
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
@@ -196,6 +204,7 @@ class DistributedOptimizer {
   Traffic traffic() const;
 
  private:
+  friend class State;
   class Impl;
   std::unique_ptr<Impl> impl_;
 };

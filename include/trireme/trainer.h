@@ -14,6 +14,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <torch/nn/module.h>
 
+#include "trireme/checkpoint.h"
 #include "trireme/codec.h"
 #include "trireme/dataset.h"
 #include "trireme/job.h"
@@ -105,13 +106,6 @@ std::shared_ptr<Callback> stop_at_accuracy(double accuracy);
 /// With Trainer: saves the model of the evaluation with the highest test accuracy so far (or the lowest loss).
 enum class BestBy { kAccuracy, kLoss };
 std::shared_ptr<Callback> save_best(const std::filesystem::path& path, BestBy by = BestBy::kAccuracy);
-
-struct CheckpointOptions {
-  std::optional<Step> every = {};      ///< steps; nullopt = once per epoch, 0 = never, not even at the end
-  std::uint32_t keep_last = 3;         ///< how many are kept
-  std::uint32_t keep_best = 1;         ///< besides these: how many of the best test accuracy
-  std::uint64_t bytes_per_second = 0;  ///< at most, per process; 0 = no limit
-};
 
 /// Mean loss of a batch: (output, target) -> scalar.
 using Loss = std::function<torch::Tensor(const torch::Tensor& output, const torch::Tensor& target)>;

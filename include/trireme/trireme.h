@@ -9,6 +9,7 @@
 #include "trireme/collective.h"
 #include "trireme/dataset.h"
 #include "trireme/dist.h"
+#include "trireme/elastic.h"
 #include "trireme/error.h"
 #include "trireme/job.h"
 #include "trireme/metrics.h"

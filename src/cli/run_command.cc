@@ -1,9 +1,12 @@
 #include <algorithm>
 #include <memory>
+#include <optional>
 
 #include "base/error.h"
-#include "cli/commands.h"
-#include "cli/train_flags.h"
+#include "base/file.h"
+#include "checkpoint/list.h"
+#include "cli/config_file.h"
+#include "cli/run_program.h"
 #include "launch/job_runner.h"
 
 namespace trireme::cli {
@@ -25,11 +28,20 @@ const std::vector<SharedFlag> kShared{
     {"--throttle", "experiments: limit links to this speed, such as 100mbit; over TCP"},
     {"--latency-ms", "experiments: delay everything that workers send each other in the background by this much"},
     {"--trace-algorithms"},
+    {"--trace-steps", "write steps-<worker>-<pid>.log: when each step of a dist::State began and took effect"},
     {"--out", "run folder; runs/<time>-<program> unless given"},
     {"--overwrite"},
     {"--json", "print the chief's result as one line of JSON at the end"}};
 
-int run(const RunFlags& flags) {
+/// A program that was named by its path is found from any folder later.
+std::vector<std::string> found_again(std::vector<std::string> program) {
+  if (program.front().find('/') == std::string::npos) return program;
+  program.front() = std::filesystem::absolute(program.front()).lexically_normal().string();
+  return program;
+}
+
+/// Runs the program in `existing`, or in a new folder that the flags name.
+int run(const RunFlags& flags, const std::string& config, std::optional<observe::RunFolder> existing = {}) {
   if (flags.program.empty()) {
     fail<InvalidArgument>("which program? trireme run -w 2 -s 1 -- ./my_program --its-own-flags");
   }
@@ -37,7 +49,11 @@ int run(const RunFlags& flags) {
   settle_workers(settled);
   check_each(settled);
   const std::string name = std::filesystem::path(flags.program.front()).filename().string();
-  const auto folder = observe::RunFolder::create({.path = settled.out, .model = name, .overwrite = settled.overwrite});
+  const auto folder =
+      existing ? *existing
+               : observe::RunFolder::create({.path = settled.out, .model = name, .overwrite = settled.overwrite});
+  write_file_atomically(folder.config(), as_bytes(config));
+  write_file_atomically(folder.program(), as_bytes(nlohmann::json(found_again(flags.program)).dump() + "\n"));
   launch::JobSpec job = to_job(settled);
   job.worker_argv = flags.program;
   job.echo_chief = true;
@@ -52,13 +68,33 @@ int run(const RunFlags& flags) {
   return outcome.status;
 }
 
+bool is_shared(const std::string& name) {
+  return std::ranges::any_of(kShared, [&](const SharedFlag& flag) { return flag.name == name; });
+}
+
 }  // namespace
+
+bool holds_program(const observe::RunFolder& folder) { return std::filesystem::exists(folder.program()); }
+
+Action resume_program(CLI::App& command, const std::shared_ptr<TrainFlags>& flags, const observe::RunFolder& folder) {
+  for (const CLI::Option* option : command.get_options()) {
+    const std::string name = option->get_name();
+    if (option->count() == 0 || !name.starts_with("--") || name == "--from" || is_shared(name)) continue;
+    fail<InvalidArgument>("{} is a flag of 'trireme train': {} is a run of a program of your own, which has its own",
+                          name, folder.path().string());
+  }
+  apply_config_file(command, folder.config().string());
+  auto all = std::make_shared<RunFlags>();
+  all->job = *flags;
+  all->program = nlohmann::json::parse(read_file(folder.program())).get<std::vector<std::string>>();
+  return [all, folder, config = read_file(folder.config())] { return run(*all, config, folder); };
+}
 
 void add_run(CLI::App& app, Action& action) {
   auto* command = app.add_subcommand("run", "run a program of your own as the workers of a job");
   auto flags = std::make_shared<RunFlags>();
   declare_shared(*command, flags->job, kShared);
-  command->add_option("program", flags->program, "the program and its own flags, after --");
+  command->add_option("program", flags->program, "the program and its own flags, after --")->configurable(false);
   command->prefix_command();
   command->footer("Example: trireme run -w 4 -s 2 -- ./my_program --its-own-flags");
   command->callback([command, flags, &action] {
@@ -66,7 +102,7 @@ void add_run(CLI::App& app, Action& action) {
     if (const auto dashes = std::ranges::find(words, "--"); dashes != words.end())
       words.erase(dashes);  // the first is ours
     flags->program.insert(flags->program.end(), words.begin(), words.end());
-    action = [flags] { return run(*flags); };
+    action = [flags, config = config_text(*command)] { return run(*flags, config); };
   });
 }
 

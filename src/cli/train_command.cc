@@ -14,6 +14,7 @@
 #include "checkpoint/verify.h"
 #include "cli/commands.h"
 #include "cli/config_file.h"
+#include "cli/run_program.h"
 #include "cli/train_flags.h"
 #include "cluster/strategy_choice.h"
 #include "launch/companion.h"
@@ -147,7 +148,7 @@ void tell_origin(const observe::RunFolder& folder) {
                "trireme: the checkpoint of step {} is damaged (trireme ckpt verify {}): an older one is tried\n",
                entry.step, entry.folder.string());
   }
-  fmt::print(stderr, "trireme: {} has no sound checkpoint to continue from\n", folder.path().string());
+  fmt::print(stderr, "trireme: {} has no sound checkpoint: starting from the beginning\n", folder.path().string());
 }
 
 }  // namespace
@@ -166,11 +167,20 @@ void add_resume(CLI::App& app, Action& action) {
   declare(*command, *flags);
   command->footer(
       "Flags that are not given are those of the run. The number of workers and the strategy may change.\n"
+      "A program that 'trireme run' started goes on if it saves its state: with a Trainer, or with dist::State.\n"
       "Example: trireme resume runs/first --workers 4");
   command->callback([command, flags, run, from, &action] {
     const auto folder = observe::RunFolder::reopen(*run);  // held until the run has ended
+    if (holds_program(folder)) {
+      action = [folder, from, go_on = resume_program(*command, flags, folder)] {
+        if (*from) go_back_to(**from, folder);
+        tell_origin(folder);
+        return go_on();
+      };
+      return;
+    }
     if (!std::filesystem::exists(folder.config())) {
-      fail<InvalidArgument>("{} holds no run of 'trireme train': there is no config.toml", *run);
+      fail<InvalidArgument>("{} holds no run of 'trireme train' or 'trireme run': there is no config.toml", *run);
     }
     const std::string config = folder.config().string();
     const bool other_strategy =

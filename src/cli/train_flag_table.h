@@ -303,7 +303,8 @@ inline auto flags_of_experiments() {
              worker.options.least_step = std::chrono::milliseconds(flags.step_ms);
            }),
       flag("--trace-steps", &TrainFlags::trace_steps,
-           "write steps-<worker>-<pid>.log: when each step began and took effect", {},
+           "write steps-<worker>-<pid>.log: when each step began and took effect",
+           {.set_job = [](launch::JobSpec& job, const TrainFlags& flags) { job.trace_steps = flags.trace_steps; }},
            [](auto& worker, const TrainFlags& flags) { worker.options.trace_steps = flags.trace_steps; }),
       flag("--throttle", &TrainFlags::throttle, "limit links to this speed, such as 100mbit; over TCP",
            {.check = check_bit_rate,

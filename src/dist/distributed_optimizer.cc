@@ -1,10 +1,10 @@
+#include "dist/distributed_optimizer.h"
+
 #include <algorithm>
 #include <unordered_set>
 
 #include "base/error.h"
 #include "base/hash.h"
-#include "dist/gradient_buckets.h"
-#include "dist/world.h"
 #include "tensor/gradient_hook.h"
 
 namespace trireme::dist {
@@ -49,50 +49,18 @@ std::string fingerprint(const std::vector<std::string>& names, const std::vector
 
 }  // namespace
 
-class DistributedOptimizer::Impl {
- public:
-  Impl(World& world, torch::optim::Optimizer& optimizer, const NamedParameters& parameters,
-       DistributedOptimizerOptions options);
-
-  void synchronize();
-  void step();
-  void zero_grad();
-  torch::optim::Optimizer& inner() { return optimizer_; }
-  Traffic traffic() { return channel_.ranks().traffic(); }
-
- private:
-  struct Shared {  // with the hooks, which torch may keep longer than we live
-    Impl* owner;
-  };
-
-  std::vector<torch::Tensor> agree_on(const NamedParameters& named);
-  void on_gradient(std::size_t i);
-
-  World::Impl& world_;
-  Step steps_ = 0;
-  torch::optim::Optimizer& optimizer_;
-  DistributedOptimizerOptions options_;
-  Channel channel_;
-  std::vector<std::string> names_;
-  std::vector<torch::Tensor> parameters_;
-  std::vector<std::uint32_t> passes_;  // by parameter: backward passes since the last step
-  bool synchronized_ = false;          // nothing was added to gradients since
-  GradientBuckets buckets_;
-  std::shared_ptr<Shared> shared_;
-  std::vector<std::shared_ptr<torch::autograd::Node>> hooks_;
-};
-
-DistributedOptimizer::Impl::Impl(World& world, torch::optim::Optimizer& optimizer, const NamedParameters& parameters,
-                                 DistributedOptimizerOptions options)
-    : world_(*world.impl_),
+DistributedOptimizer::Impl::Impl(World::Impl& world, torch::optim::Optimizer& optimizer,
+                                 const NamedParameters& parameters, DistributedOptimizerOptions options)
+    : world_(world),
       optimizer_(optimizer),
       options_(options),
-      channel_(world, "optimizer"),
-      parameters_(agree_on(parameters)),
+      parameters_(trainable(parameters, names_)),
       passes_(parameters_.size(), 0),
-      buckets_(channel_.negotiation(), parameters_,
-               {.compression = options.compression, .op = options.op, .bucket_bytes = options.piece_bytes}),
       shared_(std::make_shared<Shared>(Shared{this})) {
+  if (options_.accumulate == 0) fail<InvalidArgument>("accumulate is 0: a step has at least one backward pass");
+  check_covered(optimizer_, parameters_);
+  ++world_.optimizers;
+  if (!world_.newcomer()) connect({});
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     hooks_.push_back(after_accumulation(parameters_[i], [shared = std::weak_ptr(shared_), i] {
       if (const auto alive = shared.lock()) alive->owner->on_gradient(i);
@@ -100,15 +68,46 @@ DistributedOptimizer::Impl::Impl(World& world, torch::optim::Optimizer& optimize
   }
 }
 
-std::vector<torch::Tensor> DistributedOptimizer::Impl::agree_on(const NamedParameters& named) {
-  if (options_.accumulate == 0) fail<InvalidArgument>("accumulate is 0: a step has at least one backward pass");
-  std::vector<torch::Tensor> parameters = trainable(named, names_);
-  check_covered(optimizer_, parameters);
-  channel_.negotiation().negotiate({.kind = OpRequest::Kind::kBarrier}, fingerprint(names_, parameters)).contributors();
-  return parameters;
+void DistributedOptimizer::Impl::connect(const std::vector<LaneRange>& deal) {
+  disconnect();
+  channel_.emplace(world_, "optimizer");
+  check_agreement();
+  buckets_ = std::make_unique<GradientBuckets>(
+      channel_->negotiation(), parameters_,
+      GradientBucketsOptions{.compression = options_.compression,
+                             .op = deal.empty() ? options_.op : ReduceOp::kSum,  // lanes have their weights
+                             .bucket_bytes = options_.piece_bytes,
+                             .lanes = deal});
+  if (!deal.empty()) lanes_ = std::make_unique<LaneSums>(*buckets_, parameters_);
+}
+
+void DistributedOptimizer::Impl::disconnect() {
+  lanes_.reset();
+  buckets_.reset();
+  channel_.reset();
+  synchronized_ = false;
+}
+
+void DistributedOptimizer::Impl::check_agreement() {
+  channel_->negotiation()
+      .negotiate({.kind = OpRequest::Kind::kBarrier}, fingerprint(names_, parameters_))
+      .contributors();
+}
+
+std::string DistributedOptimizer::Impl::name_of(const torch::Tensor& parameter) const {
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (parameters_[i].is_same(parameter)) return names_[i];
+  }
+  return {};
 }
 
 void DistributedOptimizer::Impl::on_gradient(std::size_t i) {
+  if (owner_ != nullptr && (!lanes_ || !lanes_->in_lane())) {
+    fail<InvalidArgument>(
+        "the gradient of '{}' was computed outside of a lane: call backward() in the loop over state.lanes(), in the "
+        "loop that dist::elastic runs",
+        names_[i]);
+  }
   synchronized_ = false;
   if (++passes_[i] < options_.accumulate) return;
   if (passes_[i] > options_.accumulate) {
@@ -117,25 +116,37 @@ void DistributedOptimizer::Impl::on_gradient(std::size_t i) {
         "accumulate to how many there are",
         names_[i], options_.accumulate);
   }
-  buckets_.add(i);
+  if (lanes_) return lanes_->take(i);
+  buckets_->add(i);
+}
+
+void DistributedOptimizer::Impl::begin_lane(double weight) {
+  std::ranges::fill(passes_, 0u);
+  lanes_->begin_lane(weight);
 }
 
 void DistributedOptimizer::Impl::synchronize() {
   if (synchronized_) return;
+  if (!buckets_) world_.ranks();  // says why there is nobody to talk to
+  if (lanes_ && !lanes_->complete()) {
+    fail<InvalidArgument>("a step needs all lanes of this rank: go through state.lanes() to its end before step()");
+  }
   std::ranges::fill(passes_, 0u);
-  buckets_.finish();
+  buckets_->finish();
   synchronized_ = true;
 }
 
 void DistributedOptimizer::Impl::step() {
   synchronize();
+  if (owner_ != nullptr) owner_->complete_step();
   optimizer_.step();
   synchronized_ = false;
-  world_.report_step(++steps_);
+  steps_ = owner_ != nullptr ? owner_->step_made() : steps_ + 1;
+  world_.report_step(steps_);
 }
 
 void DistributedOptimizer::Impl::zero_grad() {
-  if (buckets_.on_their_way()) {
+  if (buckets_ && buckets_->on_their_way()) {
     fail<InvalidArgument>(
         "zero_grad() between backward() and step(): gradients are on their way; call it after step()");
   }
@@ -145,7 +156,7 @@ void DistributedOptimizer::Impl::zero_grad() {
 
 DistributedOptimizer::DistributedOptimizer(World& world, torch::optim::Optimizer& optimizer,
                                            const NamedParameters& parameters, DistributedOptimizerOptions options)
-    : impl_(std::make_unique<Impl>(world, optimizer, parameters, options)) {}
+    : impl_(std::make_unique<Impl>(*world.impl_, optimizer, parameters, options)) {}
 
 DistributedOptimizer::~DistributedOptimizer() = default;
 

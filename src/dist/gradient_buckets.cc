@@ -54,7 +54,7 @@ void GradientBuckets::lay_out(torch::ScalarType type) {
   for (std::size_t bucket = 0; bucket < block.reduces.size() && block.dtype == DType::kF32; ++bucket) {
     block.reduces[bucket].compressed = std::make_unique<collective::CompressedReduce>(
         negotiation_.ranks(), options_.compression, block.buckets.elements(bucket),
-        collective::ReduceOptions{.op = options_.op});
+        collective::ReduceOptions{.op = options_.op, .lanes = options_.lanes});
   }
   blocks_.push_back(std::move(block));
 }
@@ -71,7 +71,6 @@ void GradientBuckets::begin_step() {
 void GradientBuckets::add(std::size_t i) {
   torch::NoGradGuard no_grad;
   const Place& place = places_[i];
-  blocks_[place.block].buckets.add(place.member);
   const torch::Tensor gradient = parameters_[i].grad();
   if (!gradient.defined()) {
     place.view.zero_();
@@ -80,6 +79,11 @@ void GradientBuckets::add(std::size_t i) {
   } else if (gradient.data_ptr() != place.view.data_ptr()) {
     place.view.copy_(gradient);
   }
+  add_filled(i);
+}
+
+void GradientBuckets::add_filled(std::size_t i) {
+  blocks_[places_[i].block].buckets.add(places_[i].member);
   added_any_ = true;
   start_ready();
 }
@@ -112,9 +116,9 @@ void GradientBuckets::start(Block& block, std::size_t bucket) {
   if (compressed) {
     reduce.compressed->start({reinterpret_cast<float*>(memory), count}, mix_seed(negotiation_.rounds(), first));
   } else {
-    reduce.plain = collective::PendingOperation(
-        negotiation_.ranks(),
-        collective::all_reduce(collective::Array(block.dtype, memory, count), {.op = options_.op}));
+    reduce.plain = collective::PendingOperation(negotiation_.ranks(),
+                                                collective::all_reduce(collective::Array(block.dtype, memory, count),
+                                                                       {.op = options_.op, .lanes = options_.lanes}));
   }
 }
 

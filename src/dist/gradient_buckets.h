@@ -17,6 +17,7 @@ struct GradientBucketsOptions {
   codec::Spec compression;  ///< of float32 gradients
   collective::ReduceOp op = collective::ReduceOp::kAverage;
   std::size_t bucket_bytes = 4u << 20;
+  std::vector<LaneRange> lanes = {};  ///< see collective::ReduceOptions
 };
 
 /// The gradients of a step in buckets of equal size: a bucket leaves as soon as all that lies in it is there, and all
@@ -29,6 +30,10 @@ class GradientBuckets {
 
   /// The gradient of parameter `i` is complete. At most once per step.
   void add(std::size_t i);
+
+  /// The same for one that was written to `gradient(i)`, the host memory in which it is sent.
+  void add_filled(std::size_t i);
+  const torch::Tensor& gradient(std::size_t i) const { return places_[i].view; }
 
   /// Takes what was not added as it is (or zero), waits for the whole, and makes it the parameters' gradients.
   void finish();

@@ -66,17 +66,69 @@ std::string World::this_host() {
   return std::string(name.data()) + " " + read_file("/proc/sys/kernel/random/boot_id");
 }
 
-World::World(collective::Communicator& ranks, const std::string& host) : impl_(std::make_unique<Impl>(ranks)) {
-  impl_->find_neighbours(host);
+World::World(collective::Communicator& ranks, const std::string& host) : impl_(std::make_unique<Impl>()) {
+  impl_->connect(ranks, host);
 }
 
 World::World(std::unique_ptr<Job> job) : impl_(std::make_unique<Impl>(std::move(job))) {
-  impl_->job->session().on_failure([impl = impl_.get()](const std::string& reason) {
-    const MutexLock lock(impl->mutex);
-    for (Channel* channel : impl->channels) channel->ranks().abort(reason);
-  });
-  impl_->find_neighbours(this_host());
-  impl_->job->session().membership().set_plan({.lanes = size(), .strategy = "own loop"});
+  JobSession& session = impl_->job->session();
+  session.on_failure([impl = impl_.get()](const std::string& reason) { impl->abort_channels(reason); });
+  if (impl_->newcomer()) {
+    impl_->guess_neighbours();
+    return;
+  }
+  impl_->connect(session.ranks(), this_host());
+  session.membership().set_plan({.lanes = size(), .strategy = "own loop"});
+}
+
+void World::Impl::connect(collective::Communicator& communicator, const std::string& host) {
+  connected = &communicator;
+  own_negotiation.emplace(communicator);
+  channels_opened = 0;
+  find_neighbours(host);
+}
+
+void World::Impl::disconnect() {
+  for (const auto& reduce : reduces) reduce->give_up();
+  reduces.clear();
+  own_negotiation.reset();
+  connected = nullptr;
+}
+
+void World::Impl::abort_channels(const std::string& reason) {
+  const MutexLock lock(mutex);
+  for (Channel* channel : channels) channel->ranks().abort(reason);
+}
+
+collective::Communicator& World::Impl::ranks() const {
+  if (connected == nullptr) {
+    fail<InvalidArgument>(
+        "this process has come to a job that is at work already: what it does with the others belongs into the loop "
+        "that "
+        "dist::elastic runs");
+  }
+  return *connected;
+}
+
+Negotiation& World::Impl::negotiation() {
+  ranks();
+  return *own_negotiation;
+}
+
+bool World::Impl::newcomer() const {
+  return job && connected == nullptr && (job->session().learner() || job->session().view().view > 1);
+}
+
+/// From where the members listen, since there is nobody to ask yet.
+void World::Impl::guess_neighbours() {
+  const cluster::ViewInfo view = job->session().view();
+  const std::string& host = view.workers[job->rank()].address.host;
+  local_size = 0;
+  for (Rank other = 0; other < view.workers.size(); ++other) {
+    if (view.workers[other].address.host != host) continue;
+    if (other == job->rank()) local_rank = local_size;
+    ++local_size;
+  }
 }
 
 World::Impl::~Impl() {
@@ -86,9 +138,9 @@ World::Impl::~Impl() {
 
 World::~World() = default;
 
-Rank World::rank() const { return impl_->ranks.rank(); }
+Rank World::rank() const { return impl_->connected ? impl_->connected->rank() : impl_->job->rank(); }
 
-std::uint32_t World::size() const { return impl_->ranks.size(); }
+std::uint32_t World::size() const { return impl_->connected ? impl_->connected->size() : impl_->job->workers(); }
 
 Rank World::local_rank() const { return impl_->local_rank; }
 
@@ -96,19 +148,20 @@ std::uint32_t World::local_size() const { return impl_->local_size; }
 
 Job* World::job() { return impl_->job.get(); }
 
-collective::Communicator& World::communicator() { return impl_->ranks; }
+collective::Communicator& World::communicator() { return impl_->ranks(); }
 
 void World::Impl::find_neighbours(const std::string& host) {
   Sha256 hash;
   hash.add(as_bytes(host));
   const std::string digest = hash.hex();
-  std::vector<char> all(digest.size() * ranks.size());
-  ranks.run(collective::all_gather(collective::ConstArray(DType::kU8, digest.data(), digest.size()),
+  collective::Communicator& group = ranks();
+  std::vector<char> all(digest.size() * group.size());
+  group.run(collective::all_gather(collective::ConstArray(DType::kU8, digest.data(), digest.size()),
                                    collective::Array(DType::kU8, all.data(), all.size())));
   local_size = 0;
-  for (Rank other = 0; other < ranks.size(); ++other) {
+  for (Rank other = 0; other < group.size(); ++other) {
     if (digest != std::string_view(all.data() + other * digest.size(), digest.size())) continue;
-    if (other == ranks.rank()) local_rank = local_size;
+    if (other == group.rank()) local_rank = local_size;
     ++local_size;
   }
 }
@@ -164,7 +217,7 @@ std::shared_ptr<FusedReduce> World::Impl::reduce(const std::vector<torch::Tensor
                                                  bool in_background) {
   std::erase_if(reduces, [](const auto& reduce) { return reduce->done(); });
   auto started = std::make_shared<FusedReduce>(in, out, options);
-  started->start(negotiation, in_background);
+  started->start(negotiation(), in_background);
   if (in_background) reduces.push_back(started);
   return started;
 }
@@ -174,11 +227,11 @@ torch::Tensor World::all_gather(const torch::Tensor& tensor, const std::string& 
   check_defined(tensor, "all_gather");
   const Rows rows(tensor);
   const std::size_t row_bytes = rows.bytes(tensor);
-  Negotiation::Outcome outcome = impl_->negotiation.negotiate({.kind = Kind::kAllGather,
-                                                               .dtype = requested_type(tensor),
-                                                               .count = static_cast<std::uint64_t>(rows.count),
-                                                               .row_bytes = row_bytes},
-                                                              name);
+  Negotiation::Outcome outcome = impl_->negotiation().negotiate({.kind = Kind::kAllGather,
+                                                                 .dtype = requested_type(tensor),
+                                                                 .count = static_cast<std::uint64_t>(rows.count),
+                                                                 .row_bytes = row_bytes},
+                                                                name);
   std::vector<std::size_t> counts;
   std::int64_t total = 0;
   for (const OpRequest& each : outcome.all()) {
@@ -188,7 +241,7 @@ torch::Tensor World::all_gather(const torch::Tensor& tensor, const std::string& 
   }
   torch::Tensor all = rows.make(total, tensor);
   const torch::Tensor mine = on_host(tensor);
-  impl_->ranks.run(collective::all_gather(array_of(mine), array_of(all), std::move(counts)));
+  impl_->ranks().run(collective::all_gather(array_of(mine), array_of(all), std::move(counts)));
   return all.to(tensor.device());
 }
 
@@ -204,17 +257,17 @@ void World::broadcast_(torch::Tensor tensor, Rank root, const std::string& name)
   check_defined(tensor, "broadcast");
   if (root >= size()) fail<InvalidArgument>("broadcast from rank {}: there are {} ranks", root, size());
   Negotiation::Outcome outcome =
-      impl_->negotiation.negotiate({.kind = Kind::kBroadcast,
-                                    .dtype = requested_type(tensor),
-                                    .root = root,
-                                    .count = static_cast<std::uint64_t>(tensor.numel()),
-                                    .row_bytes = static_cast<std::uint64_t>(tensor.element_size())},
-                                   name);
+      impl_->negotiation().negotiate({.kind = Kind::kBroadcast,
+                                      .dtype = requested_type(tensor),
+                                      .root = root,
+                                      .count = static_cast<std::uint64_t>(tensor.numel()),
+                                      .row_bytes = static_cast<std::uint64_t>(tensor.element_size())},
+                                     name);
   if (outcome.all()[root].joined()) {
     fail<InvalidArgument>("broadcast '{}' from rank {}, which has joined and has nothing to say: name another root",
                           name, root);
   }
-  broadcast_tensor(impl_->ranks, std::move(tensor), root);
+  broadcast_tensor(impl_->ranks(), std::move(tensor), root);
 }
 
 World::Received World::all_to_all(const torch::Tensor& tensor, std::vector<std::int64_t> rows_to,
@@ -232,10 +285,11 @@ World::Received World::all_to_all(const torch::Tensor& tensor, std::vector<std::
                           rows.count, ranks);
   }
   const std::size_t row_bytes = rows.bytes(tensor);
-  impl_->negotiation.negotiate({.kind = Kind::kAllToAll, .dtype = requested_type(tensor), .row_bytes = row_bytes}, name)
+  impl_->negotiation()
+      .negotiate({.kind = Kind::kAllToAll, .dtype = requested_type(tensor), .row_bytes = row_bytes}, name)
       .contributors();
   const std::vector<std::size_t> to_rows(rows_to.begin(), rows_to.end());
-  const std::vector<std::size_t> all_rows = gather_row_counts(impl_->ranks, to_rows);
+  const std::vector<std::size_t> all_rows = gather_row_counts(impl_->ranks(), to_rows);
   std::vector<std::size_t> to;
   std::vector<std::size_t> from;
   Received received;
@@ -248,12 +302,12 @@ World::Received World::all_to_all(const torch::Tensor& tensor, std::vector<std::
   }
   torch::Tensor arrived = rows.make(total, tensor);
   const torch::Tensor mine = on_host(tensor);
-  impl_->ranks.run(collective::all_to_all(array_of(mine), array_of(arrived), std::move(to), std::move(from)));
+  impl_->ranks().run(collective::all_to_all(array_of(mine), array_of(arrived), std::move(to), std::move(from)));
   received.tensor = arrived.to(tensor.device());
   return received;
 }
 
-void World::barrier() { impl_->negotiation.negotiate({.kind = Kind::kBarrier}, {}).contributors(); }
+void World::barrier() { impl_->negotiation().negotiate({.kind = Kind::kBarrier}, {}).contributors(); }
 
 std::map<std::string, double> World::average(const std::map<std::string, double>& metrics, double weight) {
   std::string names;
@@ -295,7 +349,7 @@ Rank World::join() {
       });
     }
     try {
-      const Rank last = impl_->negotiation.join();
+      const Rank last = impl_->negotiation().join();
       servants.clear();
       if (std::ranges::all_of(problems, [](const auto& problem) { return problem == nullptr; })) return last;
     } catch (const std::exception& problem) {
@@ -311,6 +365,7 @@ Rank World::join() {
 }
 
 void World::finish() {
+  if (impl_->over) return;
   for (const auto& reduce : impl_->reduces) reduce->wait();
   // Nobody goes while somebody may still read its memory. Who hears of the end of others here is through as well: they
   // went because all had arrived.
@@ -322,10 +377,14 @@ void World::finish() {
   if (impl_->job) impl_->job->leave();
 }
 
-Channel::Channel(World& world, const std::string& name)
-    : world_(*world.impl_), ranks_(open(world_, name)), negotiation_(*ranks_) {
-  const MutexLock lock(world_.mutex);
-  world_.channels.push_back(this);
+Channel::Channel(World::Impl& world, const std::string& name)
+    : world_(world), ranks_(open(world_, name)), negotiation_(*ranks_) {
+  {
+    const MutexLock lock(world_.mutex);
+    world_.channels.push_back(this);
+  }
+  if (!world_.job) return;  // failures that were reported while it connected
+  if (const std::string reason = world_.job->session().view_failure(); !reason.empty()) ranks_->abort(reason);
 }
 
 Channel::~Channel() {
@@ -334,9 +393,9 @@ Channel::~Channel() {
 }
 
 std::unique_ptr<collective::Communicator> Channel::open(World::Impl& world, const std::string& name) {
-  std::vector<Rank> everybody(world.ranks.size());
+  std::vector<Rank> everybody(world.ranks().size());
   std::iota(everybody.begin(), everybody.end(), Rank{0});
-  return world.ranks.subgroup(fmt::format("{} {}", name, ++world.channels_opened), everybody);
+  return world.ranks().subgroup(fmt::format("{} {}", name, ++world.channels_opened), everybody);
 }
 
 std::unique_ptr<World> init() { return std::make_unique<World>(Job::join()); }

@@ -2,6 +2,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,11 +18,28 @@ namespace trireme::dist {
 class Channel;
 
 struct World::Impl {
-  explicit Impl(collective::Communicator& communicator) : ranks(communicator) {}
-  explicit Impl(std::unique_ptr<Job> joined) : job(std::move(joined)), ranks(job->ranks()) {}
+  explicit Impl(std::unique_ptr<Job> joined = nullptr) : job(std::move(joined)) {}
   ~Impl();  // also if the constructor of the world throws: the job must not call into it any more
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
+
+  /// Talks to `communicator`'s ranks from now on. A collective call.
+  void connect(collective::Communicator& communicator, const std::string& host);
+
+  /// Forgets the ranks, with what is on its way, until the next `connect`: they are about to meet in another view.
+  void disconnect();
+
+  /// Makes all waits of the channels fail. From any thread.
+  void abort_channels(const std::string& reason);
+
+  /// Throw InvalidArgument while this process is not one of the ranks; see `newcomer`.
+  collective::Communicator& ranks() const;
+  Negotiation& negotiation();
+
+  /// Returns whether the others are at work already: they do not expect a call of this process before it takes part in
+  /// their loop (elastic.h).
+  bool newcomer() const;
+  void guess_neighbours();
 
   void find_neighbours(const std::string& host);
 
@@ -31,9 +49,11 @@ struct World::Impl {
   std::shared_ptr<FusedReduce> reduce(const std::vector<torch::Tensor>& in, const std::vector<torch::Tensor>& out,
                                       const ReduceOptions& options, bool in_background);
 
-  std::unique_ptr<Job> job;  // null if made from a communicator
-  collective::Communicator& ranks;
-  Negotiation negotiation{ranks};
+  std::unique_ptr<Job> job;                       // null if made from a communicator
+  collective::Communicator* connected = nullptr;  // null: not one of the ranks at the moment
+  std::optional<Negotiation> own_negotiation;     // of these
+  bool over = false;                              // `elastic` has said goodbye
+  std::uint32_t optimizers = 0;                   // made for this world
   Rank local_rank = 0;
   std::uint32_t local_size = 1;
   std::uint32_t channels_opened = 0;
@@ -47,7 +67,7 @@ struct World::Impl {
 /// itself. `World::join` serves it as well. A collective call.
 class Channel {
  public:
-  explicit Channel(World& world, const std::string& name);
+  explicit Channel(World::Impl& world, const std::string& name);
   ~Channel();
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;

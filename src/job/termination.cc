@@ -11,12 +11,22 @@ static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler writes i
 
 }  // namespace
 
-void leave_on_sigterm() {
+namespace {
+
+void set_handler(struct sigaction* before) {
   struct sigaction action {};
   action.sa_handler = [](int) { requested.store(true); };
   action.sa_flags = SA_RESTART;
-  ::sigaction(SIGTERM, &action, nullptr);
+  ::sigaction(SIGTERM, &action, before);
 }
+
+}  // namespace
+
+void leave_on_sigterm() { set_handler(nullptr); }
+
+SigtermLeaves::SigtermLeaves() { set_handler(&before_); }
+
+SigtermLeaves::~SigtermLeaves() { ::sigaction(SIGTERM, &before_, nullptr); }
 
 bool termination_requested() { return requested.load(std::memory_order_relaxed); }
 

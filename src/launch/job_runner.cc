@@ -66,10 +66,14 @@ observe::Progress describe(const JobStatus& status) {
           .note = {}};
 }
 
-/// Reads new lines of a growing file.
+/// Reads new lines of a growing file; those that are there already, of an earlier launch, are not.
 class LogFollower {
  public:
-  explicit LogFollower(std::filesystem::path path) : path_(std::move(path)) {}
+  explicit LogFollower(std::filesystem::path path) : path_(std::move(path)) {
+    std::error_code missing;
+    const auto size = std::filesystem::file_size(path_, missing);
+    if (!missing) read_ = size;
+  }
 
   std::string next_lines() {
     std::ifstream in(path_, std::ios::binary);
@@ -204,6 +208,7 @@ class JobRunner {
         {"TRIREME_THROTTLE", spec_.throttle},
         {"TRIREME_LATENCY_MS", std::to_string(spec_.latency_ms)},
         {"TRIREME_TRACE_ALGORITHMS", spec_.trace_algorithms ? "1" : "0"},
+        {"TRIREME_TRACE_STEPS", spec_.trace_steps ? "1" : "0"},
         {"TRIREME_RUN_DIR", folder_.path().string()}};
     // OpenBLAS has its own threads, one per core in every worker, which wait by spinning; LibTorch cannot limit them.
     if (std::getenv("OPENBLAS_NUM_THREADS") == nullptr) {

@@ -12,6 +12,9 @@ namespace {
 constexpr auto kFindUsWithin = 5s;  // how long the members of a master that died may take to find the next one
 constexpr auto kOwnAbsence = 1s;    // without a tick: this process was stopped, or had no CPU time
 
+/// Whether all it says is that a program of somebody's has begun: a plan that says more counts, whichever comes first.
+bool preliminary(const cluster::Plan& plan) { return plan.steps == 0 && !plan.elastic; }
+
 }  // namespace
 
 JobState::JobState(MasterOptions options, Time now, MasterLog::Write write)
@@ -259,11 +262,11 @@ cluster::HeartbeatReply JobState::heartbeat(Time now, std::uint64_t session, con
 
 void JobState::set_plan(Time now, const cluster::Plan& plan) {
   now_ = now;
-  if (!plan_) {
+  if (!plan_ || (preliminary(*plan_) && !preliminary(plan))) {
     plan_ = plan;
     metrics_ = MetricsAggregator(plan, options_.shape.workers, now_);
     leases_ = LeaseTable(lease_plan());
-  } else if (!(*plan_ == plan)) {
+  } else if (!(*plan_ == plan) && (preliminary(*plan_) || !preliminary(plan))) {
     fail<InvalidArgument>(
         "the workers do not agree on the length of the job: {} here, {} from this one; do all run "
         "the same program with the same flags?",

@@ -45,6 +45,7 @@ class RunFolder {
   std::filesystem::path result() const { return path_ / "result.json"; }
   std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
   std::filesystem::path config() const { return path_ / "config.toml"; }
+  std::filesystem::path program() const { return path_ / "program.json"; }  ///< of `trireme run`: its words
 
   /// Returns `logs/worker-1.log` for "worker 1".
   std::filesystem::path log(std::string_view role) const;

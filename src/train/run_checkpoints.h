@@ -10,14 +10,14 @@
 #include "trireme/trainer.h"
 
 #include "cluster/protocol.h"
+#include "elastic/job_checkpoints.h"
 #include "job/job_session.h"
-#include "train/state_files.h"
 #include "train/strategy/strategy.h"
 
 namespace trireme {
 
-/// The checkpoints of a run: when one is due, which workers write it, and what the run goes on from. Does nothing where
-/// the run has no folder, or wants no checkpoints. Used by the training thread.
+/// The checkpoints of a training: when one is due, what is in it, and what the run goes on from. Does nothing where the
+/// run has no folder, or wants no checkpoints. Used by the training thread.
 class RunCheckpoints {
  public:
   /// `samples` is the size of the training set. All that is referred to outlives this object.
@@ -25,7 +25,7 @@ class RunCheckpoints {
                  std::uint64_t samples);
 
   /// Returns after how many steps one is due: the epoch's, unless the options say; 0 = never.
-  Step every() const { return every_; }
+  Step every() const { return files_.every(); }
 
   /// Saves if one became due after step `before`, up to step `now`; where work is leased, the master says when instead.
   /// With backup workers the others may have gone on meanwhile. Throws as `save`.
@@ -40,7 +40,7 @@ class RunCheckpoints {
   void save_last(Strategy& strategy, Step step);
 
   /// The view is over: gives up a write whose other writers may be gone.
-  void abandon();
+  void abandon() { files_.abandon(); }
 
   /// The last evaluation: checkpoints from now on carry it, and the best are kept.
   void scored(double accuracy) { score_ = accuracy; }
@@ -52,7 +52,6 @@ class RunCheckpoints {
   std::optional<Position> restore(const std::vector<NamedParameter>& state, bool initial);
 
  private:
-  WriterPlace chief_alone() const;
   nlohmann::json describe_run() const;
 
   JobSession& job_;
@@ -60,10 +59,8 @@ class RunCheckpoints {
   const TrainOptions& options_;
   const cluster::Plan& plan_;
   const std::uint64_t samples_;
-  const Step every_;
-  std::optional<StateFiles> files_;  // none: nothing is saved
-  std::optional<Step> saved_;        // the step of the last checkpoint that was begun
-  std::optional<double> score_;      // of the last evaluation; the chief's
+  JobCheckpoints files_;
+  std::optional<double> score_;  // of the last evaluation; the chief's
 };
 
 }  // namespace trireme

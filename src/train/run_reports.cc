@@ -1,7 +1,5 @@
 #include "train/run_reports.h"
 
-#include <unistd.h>
-
 #include <fmt/format.h>
 
 #include "base/log.h"
@@ -11,36 +9,25 @@ namespace trireme {
 
 RunReports::RunReports(JobSession& job, const Model& model, const TrainOptions& options, const cluster::Plan& plan,
                        TrainControl& control)
-    : job_(job), model_(model), options_(options), plan_(plan), control_(control) {
-  if (job_.folder() && options_.trace_steps) trace_.emplace(job_.folder()->path(), job_.slot(), ::getpid());
-}
+    : job_(job), model_(model), options_(options), plan_(plan), control_(control), trace_(job, options.trace_steps) {}
 
 void RunReports::enter_view(std::optional<Step> at) {
-  // A step that was interrupted has taken effect if the others are beyond it.
-  if (in_progress_ && at && in_progress_->step < *at) trace(observe::StepEvent::Kind::kCommit);
-  in_progress_.reset();
+  trace_.enter_view(at);
   if (options_.timeline && !timeline_) start_timeline();
   if (!job_.chief()) callbacks_.clear();
   if (job_.chief() && callbacks_.empty()) become_chief();
 }
 
 void RunReports::begin_step(const StepWork& work) {
-  in_progress_ = observe::StepEvent{.step = work.step, .view = job_.view().view, .lanes = work.lanes};
-  if (plan_.leased) in_progress_->unit = work.step * plan_.lanes + work.lanes.first;
-  trace(observe::StepEvent::Kind::kBegin);
+  const auto unit = plan_.leased ? std::optional(work.step * plan_.lanes + work.lanes.first) : std::nullopt;
+  trace_.begin(work.step, work.lanes, unit);
 }
 
 void RunReports::end_step(bool repeated, Deadline::Clock::time_point began, Deadline::Clock::time_point computed) {
-  trace(repeated ? observe::StepEvent::Kind::kRepeat : observe::StepEvent::Kind::kCommit);
-  in_progress_.reset();
+  trace_.end(repeated);
   if (!timeline_) return;
   timeline_->add({"compute", "forward and backward", began, computed});
   timeline_->add({"compute", "wait and update", computed, Deadline::Clock::now()});
-}
-
-void RunReports::trace(observe::StepEvent::Kind kind) {
-  in_progress_->kind = kind;
-  if (trace_) trace_->add(*in_progress_);
 }
 
 void RunReports::deliver_rows() {

@@ -7,8 +7,8 @@
 #include "trireme/trainer.h"
 
 #include "cluster/protocol.h"
+#include "elastic/worker_trace.h"
 #include "job/job_session.h"
-#include "observe/step_trace.h"
 #include "observe/timeline.h"
 #include "train/compute/work_stream.h"
 
@@ -41,7 +41,6 @@ class RunReports {
   void write_timeline() const;
 
  private:
-  void trace(observe::StepEvent::Kind kind);
   void start_timeline();
   void become_chief();
 
@@ -50,8 +49,7 @@ class RunReports {
   const TrainOptions& options_;
   const cluster::Plan& plan_;
   TrainControl& control_;
-  std::optional<observe::StepTrace> trace_;
-  std::optional<observe::StepEvent> in_progress_;     // a step that was begun, and may have taken effect or not
+  WorkerTrace trace_;
   std::shared_ptr<observe::Timeline> timeline_;       // also the communicator's, which lives longer
   std::vector<std::shared_ptr<Callback>> callbacks_;  // the chief's
 };

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/threads.h"
+#include "elastic/peer_failure.h"
 #include "job/job_session.h"
 #include "job/termination.h"
 #include "optim/update_config.h"
@@ -144,22 +145,12 @@ class Trainer::Run final : public TrainControl {
 
   /// Somebody is gone: this worker goes on with the others in the next view that can be entered. False if they have
   /// ended the job without it.
-  bool recover(std::string reason) {
+  bool recover(const std::string& reason) {
     log_warn("recovery_started", "leaves the view to continue in another one", {{"step", clock_}, {"reason", reason}});
     close_stream();
     if (computer_) computer_->rewind();
     checkpoints_.abandon();  // somebody's part may never come
-    for (;;) {
-      try {
-        return job_.regroup(reason);
-      } catch (const std::exception& problem) {
-        if (!is_peer_failure(problem)) throw;
-        if (const std::string known = job_.failure(); !known.empty()) fail<PeerLost>("{}", known);
-        reason = problem.what();
-        log_warn("view_entry_failed", "could not enter the view", {{"reason", reason}});
-        std::this_thread::sleep_for(10ms);  // if it is the master that fails, this will soon be known
-      }
-    }
+    return regroup_after_failure(job_, reason);
   }
 
   void close_stream() {

@@ -238,6 +238,19 @@ TEST_F(JobStateTest, MemberThatDoesNotReturnAfterASuspensionIsGivenUp) {
   EXPECT_EQ(beat(0).regroup, Regroup::kNow);
 }
 
+TEST_F(JobStateTest, APlanThatSaysMoreCountsWhicheverComesFirst) {
+  const cluster::Plan begun{.lanes = 2, .strategy = "own loop"};
+  const cluster::Plan elastic{.batch = 8, .lanes = 4, .elastic = true, .strategy = "own loop"};
+  for (const auto& plans : {std::vector{begun, elastic}, std::vector{elastic, begun}}) {
+    gather({.workers = 2});
+    for (const cluster::Plan& plan : plans) job_->set_plan(now_, plan);
+    EXPECT_EQ(job_->status(now_).plan, elastic);
+    cluster::Plan other = elastic;
+    other.lanes = 8;
+    EXPECT_FAILS(job_->set_plan(now_, other), InvalidArgument, "do not agree");
+  }
+}
+
 TEST_F(JobStateTest, MembersGetTimeToFindTheNextMaster) {
   SavedText saved;
   const auto with_log = [&] {

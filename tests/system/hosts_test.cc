@@ -9,8 +9,8 @@
 namespace trireme::system_test {
 namespace {
 
-/// A job that needs two workers.
-class Hosts : public ::testing::Test {
+/// A job that needs two workers; with a loop of its own, or with a Trainer.
+class Hosts : public ::testing::TestWithParam<bool> {
  protected:
   void SetUp() override {
     a_ = Host::make("10.99.0.1");
@@ -48,11 +48,11 @@ class Hosts : public ::testing::Test {
 
   std::unique_ptr<Host> a_;
   std::unique_ptr<Host> b_;
-  PlacedJob job_{{.workers = 2, .min_workers = 2}};
+  PlacedJob job_{{.workers = 2, .min_workers = 2, .own_loop = GetParam()}};
   std::unique_ptr<Program> master_;
 };
 
-TEST_F(Hosts, AreAddedAndRemovedDownToBelowTheMinimum) {
+TEST_P(Hosts, AreAddedAndRemovedDownToBelowTheMinimum) {
   for (const std::uint32_t slot : {0u, 1u}) job_.start_worker(slot, a_->site());
   ASSERT_TRUE(has_workers(2));
   ASSERT_TRUE(job_.advances(10));
@@ -61,6 +61,7 @@ TEST_F(Hosts, AreAddedAndRemovedDownToBelowTheMinimum) {
   for (const std::uint32_t slot : {2u, 3u}) job_.start_worker(slot, b_->site());
   ASSERT_TRUE(has_workers(4));
   for (const std::uint32_t slot : {2u, 3u}) {
+    if (GetParam()) continue;  // programs of one's own log warnings only
     ASSERT_TRUE(PlacedJob::logs(job_.worker(slot), {"group_formed", {{"ranks", 4}, {"over", "shm+tls"}}}));
   }
   ASSERT_TRUE(job_.advances(10));
@@ -83,6 +84,9 @@ TEST_F(Hosts, AreAddedAndRemovedDownToBelowTheMinimum) {
   a_->run([&] { ask_to_stop(job_.announced(), job_.secret()); });
   job_.expect_undisturbed_end();
 }
+
+INSTANTIATE_TEST_SUITE_P(Loops, Hosts, ::testing::Bool(),
+                         [](const auto& info) { return info.param ? "OwnLoop" : "Trainer"; });
 
 }  // namespace
 }  // namespace trireme::system_test

@@ -61,18 +61,23 @@ Program& PlacedJob::start_worker(std::uint32_t slot, const Site& site) {
                              {"TRIREME_SERVERS", "0"},
                              {"TRIREME_SECRET", secret_},
                              {"TRIREME_RUN_DIR", run().string()},
+                             {"TRIREME_TRACE_STEPS", "1"},
                              {"OPENBLAS_NUM_THREADS", "1"}};
   if (options_.store.empty()) place["TRIREME_MASTER"] = announced().text();
   if (!options_.store.empty()) place["TRIREME_STORE"] = options_.store;
-  const std::vector<std::string> command{TRIREME_BINARY_DIR "/trireme-worker", nlohmann::json(flags()).dump()};
   auto& worker = workers_[slot];
-  worker = std::make_unique<Program>(folder_, placed(site, command), place);
+  worker = std::make_unique<Program>(folder_, placed(site, command()), place);
   return *worker;
 }
 
 void PlacedJob::kill_workers(const std::vector<std::uint32_t>& slots) {
   for (const std::uint32_t slot : slots) worker(slot).send(SIGKILL);
   for (const std::uint32_t slot : slots) workers_.erase(slot);
+}
+
+std::vector<std::string> PlacedJob::command() const {
+  if (options_.own_loop) return {TRIREME_BINARY_DIR "/own_loop", images_.string(), "1000000"};
+  return {TRIREME_BINARY_DIR "/trireme-worker", nlohmann::json(flags()).dump()};
 }
 
 cli::TrainFlags PlacedJob::flags() const {
@@ -125,8 +130,30 @@ void PlacedJob::expect_undisturbed_end() {
     const Outcome outcome = worker->wait();
     EXPECT_EQ(outcome.status, 0) << "worker " << slot << ":\n" << outcome.err;
   }
-  const auto result = nlohmann::json::parse(read_file(observe::RunFolder::open(run()).result()));
-  EXPECT_EQ(result.value("steps", Step{0}), steps_made());
+  EXPECT_EQ(parameters(), undisturbed_parameters());
+}
+
+/// What the chief says at the end: the hash of the parameters.
+std::string PlacedJob::parameters() const {
+  if (!options_.own_loop) {
+    return nlohmann::json::parse(read_file(observe::RunFolder::open(run()).result())).value("parameters_sha256", "");
+  }
+  std::string all;
+  for (const auto& [slot, worker] : workers_) all += last_line(worker->out(), "parameters ");
+  return all;
+}
+
+std::string PlacedJob::undisturbed_parameters() {
+  const std::string steps = std::to_string(steps_made());
+  const std::string out = (folder_ / "undisturbed").string();
+  if (options_.own_loop) {
+    const Outcome undisturbed = run_trireme(
+        folder_,
+        {"run", "-w", "1", "-s", "0", "--out", out, "--", TRIREME_BINARY_DIR "/own_loop", images_.string(), steps},
+        {{"OPENBLAS_NUM_THREADS", "1"}});
+    EXPECT_EQ(undisturbed.status, 0) << undisturbed.err;
+    return last_line(read_file(observe::RunFolder::open(out).log("worker 0")), "parameters ");
+  }
   const Outcome undisturbed = run_trireme(folder_, {"train",
                                                     "--json",
                                                     "--model",
@@ -136,7 +163,7 @@ void PlacedJob::expect_undisturbed_end() {
                                                     "--strategy",
                                                     "allreduce",
                                                     "--steps",
-                                                    std::to_string(steps_made()),
+                                                    steps,
                                                     "--batch",
                                                     std::to_string(kBatch),
                                                     "--schedule",
@@ -150,9 +177,10 @@ void PlacedJob::expect_undisturbed_end() {
                                                     "--workers",
                                                     "2",
                                                     "--out",
-                                                    (folder_ / "undisturbed").string()});
+                                                    out});
   EXPECT_EQ(undisturbed.status, 0) << undisturbed.err;
-  EXPECT_EQ(result.value("parameters_sha256", ""), undisturbed.json().value("parameters_sha256", "none"));
+  EXPECT_EQ(undisturbed.json().value("steps", Step{0}), steps_made());
+  return undisturbed.json().value("parameters_sha256", "none");
 }
 
 void PlacedJob::expect_each_step_once() {

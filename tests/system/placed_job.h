@@ -23,6 +23,7 @@ struct Site {
 struct PlacedJobOptions {
   std::uint32_t workers = 2;  ///< at the start
   std::uint32_t min_workers = 1;
+  bool own_loop = false;   ///< its program is examples/own_loop.cc, else that of `trireme train`
   std::string store = {};  ///< where the master in charge is found; empty = it cannot be replaced
 };
 
@@ -72,6 +73,9 @@ class PlacedJob {
 
  private:
   cli::TrainFlags flags() const;
+  std::vector<std::string> command() const;
+  std::string parameters() const;
+  std::string undisturbed_parameters();
 
   const PlacedJobOptions options_;
   const std::string secret_;

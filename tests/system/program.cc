@@ -118,6 +118,15 @@ Outcome run_trireme(const TempFolder& folder, std::vector<std::string> arguments
   return Program(folder, trireme(std::move(arguments)), env).wait(time);
 }
 
+std::string last_line(const std::string& text, const std::string& words) {
+  std::istringstream lines(text);
+  std::string found;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with(words)) found = line;
+  }
+  return found;
+}
+
 std::vector<pid_t> descendants(pid_t pid) {
   std::vector<pid_t> all;
   std::error_code gone;

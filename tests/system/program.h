@@ -62,6 +62,9 @@ std::vector<std::string> trireme(std::vector<std::string> arguments);
 Outcome run_trireme(const TempFolder& folder, std::vector<std::string> arguments, const Program::Environment& env = {},
                     std::chrono::milliseconds time = 60s);
 
+/// The last line of `text` that begins with `words`; empty if there is none.
+std::string last_line(const std::string& text, const std::string& words);
+
 /// Children, their children and so on, of a process that runs.
 std::vector<pid_t> descendants(pid_t pid);
 

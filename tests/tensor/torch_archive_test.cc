@@ -11,13 +11,13 @@
 #include "base/file.h"
 #include "checkpoint/list.h"
 #include "checkpoint/writer.h"
+#include "elastic/state_sync.h"
 #include "models/lenet.h"
 #include "tensor/torch_checkpoint.h"
 #include "tensor/torch_dtype.h"
 #include "tests/support/expect_fails.h"
 #include "tests/support/temp_folder.h"
 #include "tests/train/alone.h"
-#include "train/strategy/state_sync.h"
 
 namespace trireme {
 namespace {

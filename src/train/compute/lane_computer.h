@@ -5,10 +5,10 @@
 
 #include "trireme/trainer.h"
 
-#include "train/compute/buffers.h"
+#include "elastic/buffers.h"
+#include "elastic/summation_schedule.h"
 #include "train/compute/gradient_hooks.h"
 #include "train/compute/gradient_sink.h"
-#include "train/compute/summation_schedule.h"
 #include "train/compute/work_stream.h"
 
 namespace trireme {

@@ -10,13 +10,13 @@
 #include "collective/communicator.h"
 #include "collective/compressed_reduce.h"
 #include "collective/pending_operation.h"
+#include "elastic/buffer_sync.h"
+#include "elastic/state_sync.h"
 #include "job/job_session.h"
 #include "tensor/buckets.h"
-#include "train/strategy/buffer_sync.h"
 #include "train/strategy/catch_up_client.h"
 #include "train/strategy/catch_up_server.h"
 #include "train/strategy/host_parameters.h"
-#include "train/strategy/state_sync.h"
 
 namespace trireme {
 

@@ -8,9 +8,9 @@
 #include "trireme/strategy.h"
 
 #include "collective/communicator.h"
-#include "train/compute/buffers.h"
+#include "elastic/buffers.h"
+#include "elastic/state_sync.h"
 #include "train/strategy/host_parameters.h"
-#include "train/strategy/state_sync.h"
 #include "train/strategy/strategy.h"
 
 namespace trireme {

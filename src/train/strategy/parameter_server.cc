@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "checkpoint/format.h"
-#include "train/strategy/state_sync.h"
+#include "elastic/state_sync.h"
 
 namespace trireme {
 namespace {

@@ -9,27 +9,10 @@
 #include "trireme/trainer.h"
 
 #include "base/step.h"
+#include "elastic/training_state.h"
 #include "train/compute/gradient_sink.h"
 
 namespace trireme {
-
-/// How far a worker has got.
-struct Position {
-  bool fresh = true;  ///< it has nothing but initial values
-  Step version = 0;   ///< steps; some of them without samples
-  Step updates = 0;   ///< steps that changed something: what the rule counts
-};
-
-/// All that training has made so far, by name, not copied: "model/…", "optimizer/…", "buffer/…".
-struct TrainingState {
-  Position at;
-  std::vector<NamedParameter> tensors;
-  bool same_everywhere = true;  ///< all workers hold the same bits: each can save a share of them
-  /// What others than workers hold (here only names, shapes and types count), and how many parts of this checkpoint
-  /// they have begun to write it to.
-  std::vector<NamedParameter> elsewhere = {};
-  std::uint32_t other_parts = 0;
-};
 
 /// What a checkpoint is wanted of.
 struct CheckpointRequest {

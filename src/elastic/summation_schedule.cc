@@ -1,4 +1,4 @@
-#include "train/compute/summation_schedule.h"
+#include "elastic/summation_schedule.h"
 
 #include "base/error.h"
 #include "base/lanes.h"
@@ -24,6 +24,18 @@ std::vector<SumStep> summation_schedule(Lane lanes) {
   std::vector<SumStep> moves;
   emit(0, lanes, 0, moves);
   return moves;
+}
+
+std::vector<LaneSum> summation_by_lane(Lane lanes) {
+  std::vector<LaneSum> sums;
+  for (const SumStep& move : summation_schedule(lanes)) {
+    if (move.kind == SumStep::Kind::kCompute) {
+      sums.push_back({.level = move.level});
+    } else {
+      sums.back().adds.push_back(move.level);
+    }
+  }
+  return sums;
 }
 
 }  // namespace trireme

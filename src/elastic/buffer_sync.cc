@@ -1,4 +1,4 @@
-#include "train/strategy/buffer_sync.h"
+#include "elastic/buffer_sync.h"
 
 #include <algorithm>
 

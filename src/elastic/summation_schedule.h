@@ -24,4 +24,12 @@ struct SumStep {
 /// be done parameter by parameter while backward still runs.
 std::vector<SumStep> summation_schedule(Lane lanes);
 
+/// The same, lane by lane: the gradient of a lane goes into buffer `level`; then, for each of `adds` in this order,
+/// buffer `adds[i] - 1` += buffer `adds[i]`.
+struct LaneSum {
+  std::size_t level = 0;
+  std::vector<std::size_t> adds = {};
+};
+std::vector<LaneSum> summation_by_lane(Lane lanes);
+
 }  // namespace trireme

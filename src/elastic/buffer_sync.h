@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "collective/pending_operation.h"
-#include "train/compute/buffers.h"
+#include "elastic/buffers.h"
 
 namespace trireme {
 

@@ -1,4 +1,6 @@
-#include "train/failure_watch.h"
+#include "elastic/peer_failure.h"
+
+#include <thread>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -19,6 +21,20 @@ void tell_failure(JobSession& job, const std::exception& problem) {
     job.membership().leave(problem.what());
   } catch (const Error& refused) {  // what this worker fails with is `problem`
     log_warn("failure_not_told", "the job does not learn of this failure", {{"reason", refused.what()}});
+  }
+}
+
+bool regroup_after_failure(JobSession& job, std::string reason) {
+  for (;;) {
+    try {
+      return job.regroup(reason);
+    } catch (const std::exception& problem) {
+      if (!is_peer_failure(problem)) throw;
+      if (const std::string known = job.failure(); !known.empty()) fail<PeerLost>("{}", known);
+      reason = problem.what();
+      log_warn("view_entry_failed", "could not enter the view", {{"reason", reason}});
+      std::this_thread::sleep_for(10ms);  // if it is the master that fails, this will soon be known
+    }
   }
 }
 

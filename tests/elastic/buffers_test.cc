@@ -1,6 +1,6 @@
 // What becomes of batch-norm statistics.
 
-#include "train/compute/buffers.h"
+#include "elastic/buffers.h"
 
 #include <gtest/gtest.h>
 

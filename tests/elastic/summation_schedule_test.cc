@@ -1,4 +1,4 @@
-#include "train/compute/summation_schedule.h"
+#include "elastic/summation_schedule.h"
 
 #include <algorithm>
 #include <bit>

@@ -1,4 +1,4 @@
-#include "train/state_files.h"
+#include "elastic/state_files.h"
 
 #include <algorithm>
 #include <thread>
@@ -153,10 +153,10 @@ void StateFiles::abandon() {
   start_writer();
 }
 
-std::optional<StateFiles::Restored> StateFiles::restore(const std::vector<NamedParameter>& state) const {
+std::optional<StateFiles::Restored> StateFiles::restore(const StateFor& state) const {
   std::optional<Restored> restored;
   checkpoint::read_newest(folder_, [&](const checkpoint::Checkpoint& saved) {
-    fill(state, saved);
+    fill(state(saved.meta()), saved);
     log_info("resumed_from_checkpoint", "resumed from a checkpoint",
              {{"step", saved.step()}, {"folder", saved.folder().string()}});
     restored = {.at = {.fresh = false, .version = saved.step(), .updates = saved.meta().value("updates", saved.step())},

@@ -1,4 +1,4 @@
-#include "train/compute/buffers.h"
+#include "elastic/buffers.h"
 
 #include <unordered_set>
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -8,10 +9,11 @@
 
 #include <nlohmann/json.hpp>
 
-#include "trireme/trainer.h"
+#include "trireme/checkpoint.h"
+#include "trireme/deadline.h"
 
 #include "checkpoint/writer.h"
-#include "train/strategy/strategy.h"
+#include "elastic/training_state.h"
 
 namespace trireme {
 
@@ -34,6 +36,9 @@ class StateFiles {
   /// one is left out.
   bool may_begin(Step step) const;
 
+  /// Whether one is still being written.
+  bool busy() const { return writer_->busy(); }
+
   /// Copies this worker's share of `state.tensors` (which may lie on a GPU) and writes it in the background. Training
   /// has waited for this checkpoint since `began`, for the log. If `may_begin`.
   void write(const WriterPlace& place, const TrainingState& state, nlohmann::json meta, std::optional<double> score,
@@ -52,11 +57,14 @@ class StateFiles {
     nlohmann::json meta;
   };
 
-  /// Reads the newest sound checkpoint into `state`: of one that is damaged the log says so, and the one before is
-  /// tried. Returns nullopt if there is none. Tensors that the checkpoint has in addition are left out. Throws
-  /// InvalidArgument if one of `state` is missing there or has another shape or type, Corrupt if all are damaged,
-  /// IoError.
-  std::optional<Restored> restore(const std::vector<NamedParameter>& state) const;
+  /// Returns the tensors to be read, of which the checkpoint's meta tells more.
+  using StateFor = std::function<std::vector<NamedParameter>(const nlohmann::json& meta)>;
+
+  /// Reads the newest sound checkpoint into what `state` returns: of one that is damaged the log says so, and the one
+  /// before is tried. Returns nullopt if there is none. Tensors that the checkpoint has in addition are left out.
+  /// Throws InvalidArgument if one of the tensors is missing there or has another shape or type, Corrupt if all are
+  /// damaged, IoError.
+  std::optional<Restored> restore(const StateFor& state) const;
 
  private:
   void start_writer();

@@ -1,0 +1,106 @@
+// A loop of one's own under `trireme run`, as a user has it (examples/own_loop.cc): its processes are killed, join,
+// leave, and all die; it ends with the parameters of a run in which nothing happened.
+
+#include <signal.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/file.h"
+#include "base/random.h"
+#include "checkpoint/list.h"
+#include "observe/step_trace.h"
+#include "tests/system/program.h"
+
+namespace trireme::system_test {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr const char* kSteps = "600";
+
+class OwnLoop : public ::testing::Test {
+ protected:
+  /// One thread each, however many cores there are: the bits depend on it.
+  const Program::Environment env_{{"OPENBLAS_NUM_THREADS", "1"}};
+
+  std::vector<std::string> run(const std::string& out, const std::string& workers) const {
+    return trireme({"run", "-w", workers, "--trace-steps", "--restarts", "20", "--out", (folder_ / out).string(), "--",
+                    TRIREME_BINARY_DIR "/own_loop", images_.string(), kSteps});
+  }
+
+  /// The line of the chief that begins with `word`; the one that was the chief at the end printed it.
+  std::string line(const std::string& out, const std::string& word) const {
+    std::string found;
+    for (const auto& log : std::filesystem::directory_iterator(folder_ / out / "logs")) {
+      if (const std::string line = last_line(read_file(log.path()), word); !line.empty()) found = line;
+    }
+    return found;
+  }
+
+  /// Waits until `more` further steps took effect; for ASSERT_TRUE.
+  ::testing::AssertionResult advances(Step more) {
+    const Step goal = steps_made() + more;
+    if (eventually([&] { return steps_made() >= goal; })) return ::testing::AssertionSuccess();
+    return ::testing::AssertionFailure() << "step " << goal << " was not made, only " << made_;
+  }
+
+  Step steps_made() {
+    for (const observe::StepEvent& event : trace_.next()) {
+      if (event.kind == observe::StepEvent::Kind::kCommit) made_ = std::max(made_, event.step + 1);
+    }
+    return made_;
+  }
+
+  std::string master_log() const { return read_file(folder_ / "run" / "logs" / "master.log"); }
+
+  ::testing::AssertionResult has_workers(int count, std::size_t times = 1) const {
+    const WantedEvent formed{"view_formed", {{"workers", count}}};
+    if (eventually([&] { return count_events(master_log(), formed) >= times; })) return ::testing::AssertionSuccess();
+    return ::testing::AssertionFailure() << "no view of " << count << " workers\n" << master_log();
+  }
+
+  TempFolder folder_;
+  const std::filesystem::path images_ = make_images(folder_);
+  observe::TraceFollower trace_{folder_ / "run"};
+  Step made_ = 0;
+};
+
+TEST_F(OwnLoop, SurvivesKillsAJoinALeaveAndTheEndOfAll) {
+  {
+    Program job(folder_, run("run", "3"), env_);
+    RandomStream random(3);
+    for (int kill = 0; kill < 10; ++kill) {
+      ASSERT_TRUE(advances(2 + random.below(5)));
+      const pid_t victim = wait_for_member(job.pid(), "worker", static_cast<int>(random.below(3)), folder_ / "run", {});
+      ASSERT_GT(victim, 0) << job.err();
+      ::kill(victim, SIGKILL);
+    }
+    ASSERT_EQ(run_trireme(folder_, {"scale", (folder_ / "run").string(), "4"}).status, 0);
+    ASSERT_TRUE(has_workers(4));
+    ASSERT_TRUE(advances(5));
+    const pid_t leaver = wait_for_member(job.pid(), "worker", 1, folder_ / "run", {});
+    ::kill(leaver, SIGTERM);
+    ASSERT_TRUE(eventually([&] { return is_gone(leaver); }));
+    EXPECT_THAT(master_log(), HasEvent("member_left", {{"member", "worker 1"}}));
+    const auto saved = [&] { return checkpoint::list_checkpoints(folder_ / "run" / "checkpoints").size(); };
+    ASSERT_TRUE(eventually([&] { return saved() > 0; })) << job.err();
+    const std::vector<pid_t> all = descendants(job.pid());
+    job.send(SIGKILL);
+    job.wait();
+    for (const pid_t pid : all) EXPECT_TRUE(eventually([&] { return is_gone(pid); }));
+  }
+  const Outcome refused = run_trireme(folder_, {"resume", (folder_ / "run").string(), "--lr", "1"});
+  EXPECT_NE(refused.status, 0);
+  EXPECT_THAT(refused.err, HasSubstr("--lr is a flag of 'trireme train'"));
+  const Outcome resumed = run_trireme(folder_, {"resume", (folder_ / "run").string(), "-w", "2"}, env_);
+  ASSERT_EQ(resumed.status, 0) << resumed.err;
+  const Outcome calm = Program(folder_, run("calm", "1"), env_).wait();
+  ASSERT_EQ(calm.status, 0) << calm.err;
+  ASSERT_THAT(line("calm", "parameters"), HasSubstr("parameters "));
+  EXPECT_EQ(line("run", "parameters"), line("calm", "parameters"));
+  EXPECT_EQ(line("run", "test accuracy"), line("calm", "test accuracy"));
+}
+
+}  // namespace
+}  // namespace trireme::system_test
