@@ -4,7 +4,6 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "checkpoint/list.h"
 #include "cli/config_file.h"
 #include "cli/run_program.h"
 #include "launch/job_runner.h"

@@ -141,14 +141,17 @@ void go_back_to(Step from, const observe::RunFolder& folder) {
 
 /// Says what the run continues from, where that is not what one would expect. The chief makes the same choice.
 void tell_origin(const observe::RunFolder& folder) {
+  bool damaged = false;
   for (const auto& entry : checkpoint::list_checkpoints(folder.checkpoints()) | std::views::reverse) {
     if (is_sound(entry)) return;
     if (entry.state == checkpoint::CheckpointEntry::State::kIncomplete) continue;
+    damaged = true;
     fmt::print(stderr,
                "trireme: the checkpoint of step {} is damaged (trireme ckpt verify {}): an older one is tried\n",
                entry.step, entry.folder.string());
   }
-  fmt::print(stderr, "trireme: {} has no sound checkpoint: starting from the beginning\n", folder.path().string());
+  fmt::print(stderr, "trireme: {} has no {}\n", folder.path().string(),
+             damaged ? "sound checkpoint to continue from" : "complete checkpoint: starting from the beginning");
 }
 
 }  // namespace
