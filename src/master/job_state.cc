@@ -47,7 +47,7 @@ cluster::JobStatus JobState::status(Time now) const {
                             .servers = {},
                             .others = {},
                             .stragglers = stragglers_,
-                            .copies_due = copies_due(view_, server_target()),
+                            .copies_due = copies_due(view_, server_target()) + unsaved_reports_,
                             .wanted_workers = wanted_workers_,
                             .wanted_servers = wanted_servers_,
                             .result = result_};

@@ -127,9 +127,10 @@ class JobState {
     bool rebalanced = false;
   };
   std::optional<ProposedView> proposed_;
-  bool broken_ = false;       // a member of the view is gone
-  std::string last_failure_;  // which one, and why
-  ViewDecision decision_;     // about the current view
+  std::uint32_t unsaved_reports_ = 0;  // of copies in sync: a successor would not know yet
+  bool broken_ = false;                // a member of the view is gone
+  std::string last_failure_;           // which one, and why
+  ViewDecision decision_;              // about the current view
   cluster::MemberId next_member_ = 1;
   MemberTable members_;
   std::optional<cluster::Plan> plan_;

@@ -176,7 +176,10 @@ void JobState::end_gathering() {
 /// Applies a server's reports about the copies of its shards.
 void JobState::heed_reports(cluster::MemberId from, const cluster::ShardReports& told) {
   if (told.view != view_.view || !elastic() || !log_.leading()) return;
-  if (cluster::apply_reports(view_.shards, from, told.reports)) save();
+  if (cluster::apply_reports(view_.shards, from, told.reports)) {
+    ++unsaved_reports_;
+    log_.save([this](bool /*saved*/) { --unsaved_reports_; });
+  }
   for (const cluster::ShardReport& report : told.reports) {
     Member* replica = report.failure.empty() ? nullptr : members_.find(report.replica);
     if (replica != nullptr && replica->alive() && replica->in_view) {  // it lives, but its primary cannot reach it

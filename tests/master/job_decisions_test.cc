@@ -333,6 +333,38 @@ TEST_F(JobDecisionsTest, ViewThatLosesAMemberWhileItIsSavedIsNotGivenOut) {
   EXPECT_EQ(again.take<cluster::JoinReply>().member, 3);
 }
 
+TEST_F(JobDecisionsTest, CopiesCountAsInSyncOnceASuccessorWouldKnow) {
+  std::vector<SavedText> started;
+  const auto settle = [&] {
+    while (!std::exchange(started, {}).empty()) state->saved(now, {.saved = true});
+  };
+  state = std::make_unique<JobState>(MasterOptions{.service = {},
+                                                   .shape = {.workers = 1, .servers = 2, .replicas = 1},
+                                                   .hang_after = 1h,
+                                                   .log_entry = {.save = [](const SavedText&) {}}},
+                                     now, [&](const SavedText& changes) { started.push_back(changes); });
+  join(Role::kServer, 0);
+  join(Role::kServer, 1);
+  join_worker(0);
+  state->set_plan(now, elastic_plan());
+  settle();
+  state->disconnected(now, 1);
+  join(Role::kWorker, 0, {.member = 3, .view = 1});
+  settle();
+  join(Role::kServer, 0);
+  join(Role::kWorker, 0, {.member = 3, .view = 2});
+  settle();
+  ASSERT_EQ(state->status(now).copies_due, 2 * cluster::kShardsPerServer);
+  cluster::Heartbeat beat{.member = 2, .shards = {.view = 3}};
+  for (std::uint32_t shard = 0; shard < 2 * cluster::kShardsPerServer; ++shard) {
+    beat.shards.reports.push_back({.shard = shard, .replica = 4, .in_sync = true});
+  }
+  state->heartbeat(now, 2, beat);
+  EXPECT_GT(state->status(now).copies_due, 0);
+  settle();
+  EXPECT_EQ(state->status(now).copies_due, 0);
+}
+
 TEST_F(JobDecisionsTest, ServerThatComesBackBeforeTheNextViewKeepsItsShards) {
   job({.workers = 1, .servers = 1});
   join(Role::kServer, 0);

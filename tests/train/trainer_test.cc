@@ -5,8 +5,11 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "checkpoint/layout.h"
+#include "checkpoint/list.h"
 #include "checkpoint/safetensors/safetensors.h"
 #include "tests/support/expect_fails.h"
+#include "tests/support/secret.h"
 #include "tests/train/alone.h"
 
 namespace trireme {
@@ -97,6 +100,24 @@ TEST(Trainer, AsynchronousModesDoAllTheWork) {
     EXPECT_EQ(result.samples, 400u);
     EXPECT_GT(result.test->accuracy, 0.9);
   }
+}
+
+TEST(Trainer, CheckpointsOfLaunchesWithTheSameSecretAreOfDifferentAttempts) {
+  const TempFolder folder;
+  const auto attempt_of = [&](const std::string& run) {
+    observe::RunFolder::create({.path = folder / run});
+    Job job(std::make_unique<JobSession>(cluster::JobEnvironment{.servers = 0,
+                                                                 .master = {.host = "127.0.0.1"},
+                                                                 .listen = {.host = "127.0.0.1"},
+                                                                 .hosts_master = true,
+                                                                 .secret = kSecret,
+                                                                 .run_folder = (folder / run).string()}));
+    Trainer(job, make_linear(), {.batch = 20, .strategy = {.kind = cluster::StrategyChoice::Kind::kAllReduce}})
+        .fit(make_points(40));
+    const auto newest = checkpoint::latest_complete(folder / run / "checkpoints");
+    return checkpoint::load_manifest(checkpoint::real_file_system(), newest.value()).attempt;
+  };
+  EXPECT_NE(attempt_of("first"), attempt_of("second"));
 }
 
 TEST(Trainer, UnusedAndFrozenParametersDoNotChange) {
