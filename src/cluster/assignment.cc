@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <utility>
 
 #include "base/error.h"
 
@@ -44,15 +45,16 @@ class Placement {
     std::size_t bare = 0;
     for (std::uint32_t i = 0; i < places_.size(); ++i) {
       ShardPlace& place = places_[i];
+      if (place.filling != 0 && !lives(place.filling)) stop_filling(place);
       if (place.replica != 0 && !lives(place.replica)) {
-        place.replica = 0;
-        place.in_sync = false;
-        ++bare;
+        use_filled(place);
+        bare += place.in_sync ? 0 : 1;
       }
       if (lives(place.primary)) continue;
       const MemberId heir = place.in_sync ? place.replica : 0;
       place.primary = heir;
-      drop_replica(place);
+      use_filled(place);
+      if (heir == 0) drop_replica(place);  // what was being filled has not all of it
       if (heir != 0) {
         ++promoted;
       } else {
@@ -69,14 +71,18 @@ class Placement {
   void swap_roles() {
     std::size_t swapped = 0;
     for (ShardPlace& place : places_) {
-      if (!leaves(place.primary) || !place.in_sync || leaves(place.replica)) continue;
+      if (leaves(place.filling)) stop_filling(place);
+      if (place.filled) use_filled(place);
+    }
+    for (ShardPlace& place : places_) {
+      if (!leaves(place.primary) || !settled(place) || leaves(place.replica)) continue;
       std::swap(place.primary, place.replica);
       ++swapped;
     }
     while (shift_one()) ++swapped;
     note("{} shards change their primary for an even load", swapped);
-    for (ShardPlace& place : places_) {  // drop copies that were kept for a move, or by a leaving server
-      const bool surplus = place.in_sync && (copies_ < 2 || leaves(place.replica));
+    for (ShardPlace& place : places_) {  // drop copies that were kept for a move
+      const bool surplus = place.in_sync && copies_ < 2;
       if (surplus && !wants_move(place)) drop_replica(place);
     }
   }
@@ -86,7 +92,8 @@ class Placement {
     std::size_t chosen = 0;
     for (ShardPlace& place : places_) {
       const bool needed = copies_ >= 2 || leaves(place.primary);
-      if (place.replica == 0 && needed) chosen += give_replica(place) ? 1 : 0;
+      const bool missing = place.replica == 0 || (settled(place) && leaves(place.replica));
+      if (missing && needed) chosen += give_replica(place) ? 1 : 0;
     }
     note("{} shards get a new replica", chosen);
     std::size_t moved = 0;
@@ -111,33 +118,39 @@ class Placement {
     reason_ += (reason_.empty() ? "" : "; ") + fmt::format(fmt::runtime(format), count);
   }
 
+  /// Returns how many shards each server has. Of a replica and the one that will take its place, the latter counts.
   Load load(bool primaries_only) const {
     Load load;
     for (const MemberId id : staying_) load[id] = 0;
     for (const ShardPlace& place : places_) {
+      const MemberId replica = place.filling != 0 ? place.filling : place.replica;
       if (load.contains(place.primary)) ++load[place.primary];
-      if (!primaries_only && load.contains(place.replica)) ++load[place.replica];
+      if (!primaries_only && load.contains(replica)) ++load[replica];
     }
     return load;
   }
+
+  /// Returns whether no copy of it is being built: roles may change, and other copies may be begun.
+  static bool settled(const ShardPlace& place) { return place.in_sync && place.filling == 0; }
 
   /// Returns how many primaries each server will have when the moves in progress are done.
   Load planned() const {
     Load load = this->load(/*primaries_only=*/true);
     for (const ShardPlace& place : places_) {
-      if (place.replica == 0 || place.in_sync || !moves(place)) continue;
+      const MemberId built = place.being_built();
+      if (built == 0 || !moves(place, built)) continue;
       if (load.contains(place.primary)) --load[place.primary];
-      ++load[place.replica];
+      ++load[built];
     }
     return load;
   }
 
-  /// Returns whether the copy being built is meant to become the primary: its server has fewer.
-  bool moves(const ShardPlace& place) const {
-    if (leaves(place.replica)) return false;
+  /// Returns whether the copy being built on `built` is meant to become the primary: its server has fewer.
+  bool moves(const ShardPlace& place, MemberId built) const {
+    if (leaves(built)) return false;
     if (leaves(place.primary)) return true;
     const Load now = load(/*primaries_only=*/true);
-    return now.at(place.primary) >= now.at(place.replica) + 2;
+    return now.at(place.primary) >= now.at(built) + 2;
   }
 
   /// Returns the server among `candidates` other than `not_this` with the least load; 0 if there is none.
@@ -160,12 +173,38 @@ class Placement {
   static void drop_replica(ShardPlace& place) {
     place.replica = 0;
     place.in_sync = false;
+    stop_filling(place);
+  }
+
+  static void stop_filling(ShardPlace& place) {
+    place.filling = 0;
+    place.filled = false;
+  }
+
+  /// What is being filled, in sync or not, becomes the replica; without such a copy there is none.
+  static void use_filled(ShardPlace& place) {
+    place.replica = std::exchange(place.filling, 0);
+    place.in_sync = std::exchange(place.filled, false);
+  }
+
+  /// Begins a copy on `server`: beside the replica, if that is in sync.
+  static void build(ShardPlace& place, MemberId server) {
+    if (place.replica != 0 && place.in_sync) {
+      place.filling = server;
+      place.filled = false;
+    } else {
+      place.replica = server;
+      place.in_sync = false;
+    }
   }
 
   bool give_replica(ShardPlace& place) {
     const MemberId server = least(staying_, load(/*primaries_only=*/false), place.primary);
-    place.replica = server;
-    place.in_sync = false;
+    if (server == 0) {
+      drop_replica(place);  // a leaving server's: nobody else can have it
+    } else {
+      build(place, server);
+    }
     return server != 0;
   }
 
@@ -181,7 +220,7 @@ class Placement {
       const MemberId from = frontier[next];
       for (std::size_t i = 0; i < places_.size(); ++i) {
         const ShardPlace& place = places_[i];
-        const bool edge = place.primary == from && place.in_sync && now.contains(place.replica);
+        const bool edge = place.primary == from && settled(place) && now.contains(place.replica);
         if (!edge || place.replica == high || reached_by.contains(place.replica)) continue;
         reached_by[place.replica] = i;
         if (now.at(high) < now.at(place.replica) + 2) {
@@ -207,7 +246,7 @@ class Placement {
     const Load copies = load(/*primaries_only=*/false);
     ShardPlace* best = nullptr;  // the one without a replica, or with its replica on the server with the most copies
     for (ShardPlace& place : places_) {
-      const bool busy = place.replica != 0 && !place.in_sync;
+      const bool busy = place.replica != 0 && !settled(place);
       if (place.primary != high || place.replica == low || busy) continue;
       const auto weight = [&](const ShardPlace& p) { return p.replica == 0 ? ~std::size_t{0} : copies.at(p.replica); };
       if (best == nullptr || weight(place) > weight(*best)) best = &place;
@@ -215,8 +254,7 @@ class Placement {
     if (best == nullptr || load(/*primaries_only=*/true).at(high) < load(/*primaries_only=*/true).at(low) + 2) {
       return false;
     }
-    best->replica = low;
-    best->in_sync = false;
+    build(*best, low);
     return true;
   }
 
@@ -226,9 +264,8 @@ class Placement {
     const auto [low, high] = extremes(copies);
     if (copies.at(high) < copies.at(low) + 2) return false;
     for (ShardPlace& place : places_) {
-      if (place.replica != high || !place.in_sync || place.primary == low) continue;
-      place.replica = low;
-      place.in_sync = false;
+      if (place.replica != high || !settled(place) || place.primary == low) continue;
+      build(place, low);
       return true;
     }
     return false;
@@ -266,10 +303,13 @@ bool apply_reports(std::vector<ShardPlace>& places, MemberId from, const std::ve
   for (const ShardReport& report : reports) {
     if (report.shard >= places.size()) continue;
     ShardPlace& place = places[report.shard];
-    const bool news = place.primary == from && place.replica == report.replica && place.replica != 0 && report.in_sync;
-    if (!news || place.in_sync) continue;
-    place.in_sync = true;
-    changed = true;
+    if (place.primary != from || report.replica == 0 || !report.in_sync) continue;
+    bool ignored = true;
+    bool& known = report.replica == place.replica   ? place.in_sync
+                  : report.replica == place.filling ? place.filled
+                                                    : ignored;
+    changed = changed || !known;
+    known = true;
   }
   return changed;
 }

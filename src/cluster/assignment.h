@@ -20,8 +20,13 @@ struct ShardPlace {
   MemberId replica = 0;  ///< 0 = none
   bool in_sync = false;  ///< the replica has everything that was ever acknowledged: it may take over
   View born = 0;         ///< the view in which it last started empty: older copies are of lost data
+  MemberId filling = 0;  ///< gets a copy to become the replica instead of one in sync, which stays until then; 0 = none
+  bool filled = false;   ///< `filling` is in sync, too
   bool operator==(const ShardPlace&) const = default;
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(ShardPlace, primary, replica, in_sync, born)
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(ShardPlace, primary, replica, in_sync, born, filling, filled)
+
+  /// Returns the server that a copy is being built on; 0 = none.
+  MemberId being_built() const { return filling != 0 ? (filled ? 0 : filling) : in_sync ? 0 : replica; }
 };
 
 /// What a primary reports about a shard that it replicates.
@@ -57,8 +62,10 @@ struct Assignment {
 /// The first time (`before` is empty) they are spread evenly. Later, an in-sync replica takes over from a primary that
 /// is gone, and a new replica is chosen where one is missing. Load moves in the same way: a server becomes the replica
 /// of a shard (in_sync = false: it is built while the job runs) and, in a later call, when it is in sync, the primary.
-/// So a new server gets its share in two calls, and a leaving one loses its share in two. While a replica moves, its
-/// shard has one copy less. An out-of-sync copy is never promoted; the last copy in sync is never dropped.
+/// Where there is a replica in sync, the new one is a third place (`filling`) until it is in sync, too: a move never
+/// leaves a shard with fewer copies. So a new server gets its share in two calls; a leaving one hands over in the first
+/// call, and is free of copies in a later one. An out-of-sync copy is never promoted; a replica in sync is dropped only
+/// for another one in sync, or because no server is left for it.
 ///
 /// Repeated calls, with replicas getting in sync in between, converge: the numbers of primaries, and of copies, then
 /// differ by at most one between the staying servers. Pure. Throws InvalidArgument if no server lives, or `copies` is
@@ -66,8 +73,8 @@ struct Assignment {
 Assignment assign_shards(const std::vector<ShardPlace>& before, const std::vector<AssignableServer>& servers,
                          std::uint32_t shards, std::uint32_t copies);
 
-/// Applies the primaries' reports: marks a replica that is reported in sync. Ignores reports about another replica than
-/// the current one: they are old. Returns whether anything changed.
+/// Applies the primaries' reports: marks a replica, or a copy being filled, that is reported in sync. Ignores reports
+/// about others than the current ones: they are old. Returns whether anything changed.
 bool apply_reports(std::vector<ShardPlace>& places, MemberId from, const std::vector<ShardReport>& reports);
 
 }  // namespace trireme::cluster

@@ -28,7 +28,7 @@ std::vector<cluster::MemberInfo> available(const MemberTable& members) {
 
 bool holds_something(cluster::MemberId server, const cluster::ViewInfo& view) {
   return std::ranges::any_of(view.shards, [&](const cluster::ShardPlace& place) {
-    return place.primary == server || place.replica == server;
+    return place.primary == server || place.replica == server || place.filling == server;
   });
 }
 
@@ -41,7 +41,7 @@ std::string why_place_anew(const cluster::ViewInfo& view, const MemberTable& mem
       return member.name() + " wants to take part";
     }
   }
-  const auto being_built = [](const cluster::ShardPlace& place) { return place.replica != 0 && !place.in_sync; };
+  const auto being_built = [](const cluster::ShardPlace& place) { return place.being_built() != 0; };
   if (std::ranges::any_of(view.shards, being_built)) return "";
   const auto servers = assignable(available(members), target);
   if (servers.empty()) return "";

@@ -119,7 +119,7 @@ void Chunk::finish_rounds() {
     }
     std::erase_if(waiting_,
                   [&](const ChunkRequest& request) TRIREME_REQUIRES(mutex_) { return request.info.step < version_; });
-    dispatch(std::move(forward), std::move(reply));
+    dispatch(forward, std::move(reply));
   }
 }
 
@@ -142,7 +142,7 @@ void Chunk::push_at_once(ChunkRequest request) {
     request.counts = fresh;
     waiting_.push_back(std::move(request));
   }
-  dispatch(std::move(forward), std::move(reply));
+  dispatch(forward, std::move(reply));
   release_held();
 }
 
@@ -174,7 +174,7 @@ std::optional<Chunk::Forward> Chunk::apply(std::span<const ChunkRequest* const> 
   const double scale = empty ? 1 : factor / samples;
 
   std::optional<Forward> forward;
-  if (link_ && linked_) {
+  if (any_linked()) {
     forward = Forward{.update = {.chunk = id_.index,
                                  .version = version_,
                                  .empty = empty,
@@ -235,17 +235,20 @@ DeferredReply Chunk::answer(const ChunkRequest& request, bool counted) {
           {.oldest = version_, .newest = version_, .counted = counted, .repeated = !counted, .stop = stop_}};
 }
 
-void Chunk::dispatch(std::optional<Forward> forward, std::vector<DeferredReply> reply) {
-  if (forward) {
-    const std::size_t bytes = forward->gradient ? parameters_.size_bytes() : 0;
-    return link_->forward(id_.shard, std::move(forward->update), {std::move(forward->gradient), bytes},
-                          std::move(reply));
+bool Chunk::any_linked() const { return std::ranges::any_of(links_, &Link::linked); }
+
+void Chunk::dispatch(const std::optional<Forward>& forward, std::vector<DeferredReply> reply) {
+  if (links_.empty()) {
+    for (const DeferredReply& each : reply) each.waiter->chunk_done(each.outcome);
+    return;
   }
-  for (DeferredReply& each : reply) {
-    if (link_) {
-      link_->defer_reply(id_.shard, linked_, std::move(each));
+  reply = answered_by_all(std::move(reply), links_.size());
+  for (const Link& link : links_) {
+    if (forward && link.linked) {
+      const std::size_t bytes = forward->gradient ? parameters_.size_bytes() : 0;
+      link.to->forward(id_.shard, forward->update, {forward->gradient, bytes}, reply);
     } else {
-      each.waiter->chunk_done(each.outcome);
+      for (const DeferredReply& each : reply) link.to->defer_reply(id_.shard, link.linked, each);
     }
   }
 }

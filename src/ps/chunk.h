@@ -35,6 +35,9 @@ struct DeferredReply {
   StepOutcome outcome;  ///< of the one chunk
 };
 
+/// Returns the same answers for each of `count` replicas to give: the waiters are told when all have, or one refuses.
+std::vector<DeferredReply> answered_by_all(std::vector<DeferredReply> reply, std::size_t count);
+
 /// A push or pull of one chunk, until it is answered.
 struct ChunkRequest {
   View view = 0;
@@ -84,8 +87,9 @@ class Chunk {
 
   /// Goes to a later view. Who waits is refused with StaleView, so nobody's gradient is read any more. Workers that
   /// were here before keep their clocks; new ones start at the slowest of these. From now on answers go through
-  /// `link` (null = there is no replica); updates do as soon as it has called `link`.
-  void enter(View view, std::span<const MemberId> workers, std::shared_ptr<ReplicaLink> link);
+  /// `links`, to the replica and to a copy being filled, as far as there are any; updates do as soon as a link has
+  /// called `link`.
+  void enter(View view, std::span<const MemberId> workers, std::vector<std::shared_ptr<ReplicaLink>> links);
 
   /// Sets the initial values. Idempotent until the first update; later ones are ignored (a restarted chief).
   void assign(std::span<const float> values, View view, std::shared_ptr<ChunkWaiter> waiter);
@@ -156,6 +160,11 @@ class Chunk {
     Step seen = 0;            // the version that it last got (staleness)
   };
 
+  struct Link {
+    std::shared_ptr<ReplicaLink> to;
+    bool linked = false;  ///< it gets every update
+  };
+
   struct Forward {
     ReplicaUpdate update;
     std::shared_ptr<std::byte> gradient;
@@ -173,7 +182,8 @@ class Chunk {
   void update_parameters(const optim::UpdateInput& input, std::span<const Partial> partials, float* keep_sum)
       TRIREME_REQUIRES(mutex_);
   DeferredReply answer(const ChunkRequest& request, bool counted) TRIREME_REQUIRES(mutex_);
-  void dispatch(std::optional<Forward> forward, std::vector<DeferredReply> reply) TRIREME_REQUIRES(mutex_);
+  bool any_linked() const TRIREME_REQUIRES(mutex_);
+  void dispatch(const std::optional<Forward>& forward, std::vector<DeferredReply> reply) TRIREME_REQUIRES(mutex_);
   void dispatch_whole(std::vector<DeferredReply> reply) TRIREME_REQUIRES(mutex_);
   void take(const ChunkHeader& header, std::span<const float> values) TRIREME_REQUIRES(mutex_);
   std::pair<ChunkHeader, ChunkState> copy_state() const TRIREME_REQUIRES(mutex_);
@@ -202,8 +212,7 @@ class Chunk {
   Step spread_max_ TRIREME_GUARDED_BY(mutex_) = 0;          // see Clocks
   /// bsp: gradients not yet used; ssp: applied, but held back.
   std::vector<ChunkRequest> waiting_ TRIREME_GUARDED_BY(mutex_);
-  std::shared_ptr<ReplicaLink> link_ TRIREME_GUARDED_BY(mutex_);
-  bool linked_ TRIREME_GUARDED_BY(mutex_) = false;  // the replica gets every update
+  std::vector<Link> links_ TRIREME_GUARDED_BY(mutex_);  // to the replica, and to a copy being filled
 };
 
 }  // namespace trireme::ps

@@ -9,10 +9,37 @@
 #include "ps/write_scope.h"
 
 namespace trireme::ps {
+namespace {
+
+/// Waits for several replicas on behalf of one waiter.
+class AllOf final : public ChunkWaiter {
+ public:
+  AllOf(std::shared_ptr<ChunkWaiter> waiter, std::size_t count) : waiter_(std::move(waiter)), left_(count) {}
+
+  void chunk_done(const StepOutcome& outcome) override {
+    if (--left_ == 0) waiter_->chunk_done(outcome);
+  }
+  void chunk_refused(const std::exception& reason) override {
+    if (!refused_.exchange(true)) waiter_->chunk_refused(reason);  // `left_` never gets to zero
+  }
+
+ private:
+  const std::shared_ptr<ChunkWaiter> waiter_;
+  std::atomic<std::size_t> left_;
+  std::atomic<bool> refused_{false};
+};
+
+}  // namespace
+
+std::vector<DeferredReply> answered_by_all(std::vector<DeferredReply> reply, std::size_t count) {
+  if (count < 2) return reply;
+  for (DeferredReply& each : reply) each.waiter = std::make_shared<AllOf>(std::move(each.waiter), count);
+  return reply;
+}
 
 // ---- Views.
 
-void Chunk::enter(View view, std::span<const MemberId> workers, std::shared_ptr<ReplicaLink> link) {
+void Chunk::enter(View view, std::span<const MemberId> workers, std::vector<std::shared_ptr<ReplicaLink>> links) {
   std::vector<ChunkRequest> dropped;
   {
     const MutexLock lock(mutex_);
@@ -36,8 +63,8 @@ void Chunk::enter(View view, std::span<const MemberId> workers, std::shared_ptr<
     }
     workers_ = std::move(next);
     view_ = view;
-    link_ = std::move(link);
-    linked_ = false;
+    links_.clear();
+    for (std::shared_ptr<ReplicaLink>& link : links) links_.push_back({.to = std::move(link)});
     snapshot_wanted_ = 0;
     dropped.swap(waiting_);
     dropped.insert(dropped.end(), std::make_move_iterator(early_.begin()), std::make_move_iterator(early_.end()));
@@ -55,11 +82,12 @@ void Chunk::check_view(View view) const {
 
 void Chunk::link(const ReplicaLink* caller, std::uint64_t replica_history) {
   const MutexLock lock(mutex_);
-  if (link_.get() != caller) return;
-  linked_ = true;
+  const auto found = std::ranges::find(links_, caller, [](const Link& link) { return link.to.get(); });
+  if (found == links_.end()) return;
+  found->linked = true;
   if (replica_history == history_) return;
   auto [header, state] = copy_state();
-  link_->install(id_.shard, std::move(header), std::move(state), {}, /*initial=*/true);
+  found->to->install(id_.shard, std::move(header), std::move(state), {}, /*initial=*/true);
 }
 
 // ---- Whole chunks.
@@ -183,11 +211,18 @@ std::pair<bool, Step> Chunk::load_status() {
   return {assigned_, version_};
 }
 
-/// The chunk has become another: the replica needs all of it.
+/// The chunk has become another: the replicas need all of it. Before they are linked it is compared, and sent.
 void Chunk::dispatch_whole(std::vector<DeferredReply> reply) {
-  if (!link_ || !linked_) return dispatch({}, std::move(reply));  // it is compared, or sent, before it is linked
-  auto [header, state] = copy_state();
-  link_->install(id_.shard, std::move(header), std::move(state), std::move(reply), /*initial=*/false);
+  if (!any_linked()) return dispatch({}, std::move(reply));
+  const auto [header, state] = copy_state();
+  reply = answered_by_all(std::move(reply), links_.size());
+  for (const Link& link : links_) {
+    if (link.linked) {
+      link.to->install(id_.shard, header, state, reply, /*initial=*/false);
+    } else {
+      for (const DeferredReply& each : reply) link.to->defer_reply(id_.shard, /*linked=*/false, each);
+    }
+  }
 }
 
 // ---- For replicas.

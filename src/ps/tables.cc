@@ -72,10 +72,12 @@ void Tables::check_view(const cluster::ViewInfo& view) const {
     return std::ranges::find(view.servers, id, &cluster::MemberInfo::id) != view.servers.end();
   };
   for (const cluster::ShardPlace& place : view.shards) {
-    const bool good = known(place.primary) && (place.replica == 0 || known(place.replica));
-    if (!good || place.primary == place.replica) {
-      fail<InvalidArgument>("view {} places a shard on members {} and {}, which are not two of its servers", view.view,
-                            place.primary, place.replica);
+    const auto other = [&](MemberId id) { return id == 0 || (known(id) && id != place.primary); };
+    const bool same = place.filling != 0 && place.filling == place.replica;
+    if (!known(place.primary) || !other(place.replica) || !other(place.filling) || same) {
+      fail<InvalidArgument>(
+          "view {} places a shard on members {}, {} and {} (0: none), which are not different servers", view.view,
+          place.primary, place.replica, place.filling);
     }
   }
 }
@@ -86,16 +88,19 @@ HeldShards::HeldShards(std::shared_ptr<const Tables> tables, const cluster::View
   std::map<MemberId, std::vector<ReplicatedShard>> copies;  // by replica
   for (std::uint32_t number = 0; number < tables_->layout().shards(); ++number) {
     const cluster::ShardPlace& place = view.shards[number];
-    if (place.primary != self && place.replica != self) continue;
+    if (place.primary != self && place.replica != self && place.filling != self) continue;
     std::shared_ptr<Shard>& shard = by_number_[number];
     if (before != nullptr && before->view_.shards[number].born == place.born) shard = before->by_number_[number];
     if (!shard) shard = std::make_shared<Shard>(tables_->layout(), number, tables_->policy());
     held_.push_back(shard);
-    if (place.primary == self && place.replica != 0) {
-      copies[place.replica].push_back({.shard = shard, .number = number, .in_sync = place.in_sync});
-    }
+    if (place.primary != self) continue;
+    const auto copy = [&](MemberId to, bool in_sync) {
+      if (to != 0) copies[to].push_back({.shard = shard, .number = number, .in_sync = in_sync});
+    };
+    copy(place.replica, place.in_sync);
+    copy(place.filling, place.filled);
   }
-  std::vector<std::shared_ptr<ReplicaLink>> by_shard(view.shards.size());
+  std::vector<std::vector<std::shared_ptr<ReplicaLink>>> by_shard(view.shards.size());
   for (auto& [replica, shards] : copies) {
     ReplicaLinkOptions options = link;
     options.replica = *std::ranges::find(view.servers, replica, &cluster::MemberInfo::id);
@@ -104,17 +109,17 @@ HeldShards::HeldShards(std::shared_ptr<const Tables> tables, const cluster::View
     std::vector<std::uint32_t> numbers;
     for (const ReplicatedShard& shard : shards) numbers.push_back(shard.number);
     links_.push_back(std::make_shared<ReplicaLink>(loop, std::move(options), std::move(shards)));
-    for (const std::uint32_t number : numbers) by_shard[number] = links_.back();
+    for (const std::uint32_t number : numbers) by_shard[number].push_back(links_.back());
   }
   std::vector<MemberId> workers;
   for (const cluster::MemberInfo& worker : view.workers) workers.push_back(worker.id);
-  const auto enter = [&](const std::shared_ptr<Shard>& shard, const std::shared_ptr<ReplicaLink>& to) {
+  const auto enter = [&](const std::shared_ptr<Shard>& shard, const std::vector<std::shared_ptr<ReplicaLink>>& to) {
     for (std::size_t i = 0; i < shard->size(); ++i) shard->chunk(i).enter(view.view, workers, to);
   };
   for (const auto& shard : held_) enter(shard, by_shard[shard->number()]);
   if (before != nullptr) {
     for (const auto& shard : before->held_) {
-      if (by_number_[shard->number()] != shard) enter(shard, nullptr);  // gone from here: whoever waits has to know
+      if (by_number_[shard->number()] != shard) enter(shard, {});  // gone from here: whoever waits has to know
     }
   }
   expect_snapshots();  // nothing of the former view can come any more
@@ -165,8 +170,10 @@ std::vector<cluster::ShardReport> HeldShards::empty_shards() const {
   std::vector<cluster::ShardReport> reports;
   for (std::uint32_t number = tables_->layout().shards(); number < view_.shards.size(); ++number) {
     const cluster::ShardPlace& place = view_.shards[number];
-    if (place.primary != self_ || place.replica == 0) continue;
-    reports.push_back({.shard = number, .replica = place.replica, .in_sync = true, .failure = ""});
+    for (const MemberId copy : {place.replica, place.filling}) {
+      if (place.primary != self_ || copy == 0) continue;
+      reports.push_back({.shard = number, .replica = copy, .in_sync = true, .failure = ""});
+    }
   }
   return reports;
 }

@@ -57,7 +57,7 @@ class HeldShards {
   bool is_primary(const Shard& shard) const { return view_.shards[shard.number()].primary == self_; }
   bool is_replica(const Shard& shard, MemberId primary) const {
     const cluster::ShardPlace& place = view_.shards[shard.number()];
-    return place.replica == self_ && place.primary == primary;
+    return (place.replica == self_ || place.filling == self_) && place.primary == primary;
   }
   const std::vector<std::shared_ptr<Shard>>& shards() const { return held_; }  ///< all that are here
   const std::vector<std::shared_ptr<ReplicaLink>>& links() const { return links_; }

@@ -29,6 +29,7 @@ std::map<MemberId, int> copies(const std::vector<ShardPlace>& shards) {
   std::map<MemberId, int> count = primaries(shards);
   for (const ShardPlace& place : shards) {
     if (place.replica != 0) ++count[place.replica];
+    if (place.filling != 0) ++count[place.filling];
   }
   return count;
 }
@@ -45,7 +46,10 @@ int spread(std::map<MemberId, int> count, const std::vector<AssignableServer>& a
 
 /// Every copy under way gets there.
 void sync_all(std::vector<ShardPlace>& shards) {
-  for (ShardPlace& place : shards) place.in_sync = place.replica != 0;
+  for (ShardPlace& place : shards) {
+    place.in_sync = place.replica != 0;
+    place.filled = place.filling != 0;
+  }
 }
 
 /// Calls until nothing changes any more, all copies in sync in between.
@@ -120,12 +124,47 @@ TEST(Assignment, NewServerGetsItsShareInTwoCalls) {
   }
 }
 
-TEST(Assignment, AServerThatLeavesLosesAllInTwoCalls) {
+TEST(Assignment, AServerThatLeavesLosesAll) {
   for (const std::uint32_t replicas : {1u, 2u}) {
     const auto before = assign_shards({}, servers({1, 2, 3}), 12, replicas).shards;
     const auto rest = settle(before, servers({1, 2, 3}, /*leaving=*/2), replicas);
     EXPECT_EQ(copies(rest).count(2), 0u) << replicas;
     EXPECT_LE(spread(primaries(rest), servers({1, 3})), 1);
+  }
+}
+
+TEST(Assignment, WhileANewServerFillsUpEveryShardKeepsItsReplica) {
+  const auto before = assign_shards({}, servers({1, 2}), 8, 2).shards;
+  const auto filling = assign_shards(before, servers({1, 2, 3}), 8, 2).shards;
+  EXPECT_GE(copies(filling)[3], 4);
+  for (const ShardPlace& place : filling) EXPECT_TRUE(place.in_sync && !place.filled);
+  for (const MemberId dead : {1u, 2u}) {  // nothing of server 3 is complete yet
+    const auto next = assign_shards(filling, servers({3 - dead, 3}), 8, 2);
+    EXPECT_THAT(next.lost, IsEmpty()) << dead;
+    for (const ShardPlace& place : next.shards) EXPECT_EQ(place.primary, 3 - dead);
+  }
+  auto filled = filling;
+  sync_all(filled);
+  const auto after = assign_shards(filled, servers({1, 2, 3}), 8, 2).shards;
+  for (std::size_t i = 0; i < 8; ++i) {
+    EXPECT_TRUE(after[i].in_sync);
+    EXPECT_EQ(after[i].filling, 0u);
+    EXPECT_TRUE(filled[i].filling != 3 || after[i].primary == 3 || after[i].replica == 3);
+  }
+}
+
+TEST(Assignment, AServerLeavesOnlyWhenItsReplicasAreElsewhere) {
+  const auto before = assign_shards({}, servers({1, 2, 3}), 12, 2).shards;
+  const auto live = servers({1, 2, 3}, /*leaving=*/2);
+  const auto first = assign_shards(before, live, 12, 2).shards;
+  for (const ShardPlace& place : first) {
+    EXPECT_NE(place.primary, 2u);
+    EXPECT_TRUE(place.in_sync) << "on the leaving server, if need be";
+    EXPECT_EQ(place.replica == 2, place.filling != 0);
+  }
+  const auto alone = assign_shards(before, {{.id = 1}, {.id = 2, .leaving = true}, {.id = 3, .leaving = true}}, 12, 2);
+  for (const ShardPlace& place : settle(alone.shards, {{.id = 1}, {.id = 2, .leaving = true}}, 2)) {
+    EXPECT_EQ(place.replica, 0u) << "there is no other server";
   }
 }
 
@@ -142,6 +181,11 @@ TEST(Assignment, OnlyReportsOfTheCurrentPairCount) {
   EXPECT_FALSE(apply_reports(shards, 1, {{.shard = 9, .replica = 2, .in_sync = true, .failure = ""}}));
   EXPECT_TRUE(apply_reports(shards, 1, {{.shard = 0, .replica = 2, .in_sync = true, .failure = ""}}));
   EXPECT_TRUE(shards[0].in_sync);
+  shards[0].filling = 5;
+  EXPECT_FALSE(apply_reports(shards, 1, {{.shard = 0, .replica = 2, .in_sync = true, .failure = ""}}));
+  EXPECT_FALSE(shards[0].filled);
+  EXPECT_TRUE(apply_reports(shards, 1, {{.shard = 0, .replica = 5, .in_sync = true, .failure = ""}}));
+  EXPECT_TRUE(shards[0].filled);
 }
 
 /// Servers die, come and leave at random; copies get in sync at random. A model of who really has the data follows.
@@ -157,6 +201,7 @@ TEST(Assignment, PrimaryAlwaysHasTheDataUnderRandomEvents) {
     for (int event = 0; event < 30; ++event) {
       for (ShardPlace& place : shards) {
         if (place.replica != 0 && random.below(2) == 0) place.in_sync = true;
+        if (place.filling != 0 && random.below(2) == 0) place.filled = true;
       }
       const auto before = shards;
       MemberId leaving = 0;
@@ -173,20 +218,26 @@ TEST(Assignment, PrimaryAlwaysHasTheDataUnderRandomEvents) {
       for (std::uint32_t i = 0; i < count; ++i) {
         const bool primary_had = alive(before[i].primary);
         const bool replica_had = before[i].in_sync && alive(before[i].replica);
-        if (!primary_had && !replica_had) lost.push_back(i);
+        const bool filled_had = before[i].filled && alive(before[i].filling);
+        if (!primary_had && !replica_had && !filled_had) lost.push_back(i);
         const ShardPlace& now = shards[i];
         ASSERT_TRUE(alive(now.primary));
         ASSERT_NE(now.primary, now.replica) << "two copies on one server";
         ASSERT_TRUE(now.replica == 0 || alive(now.replica));
-        if (primary_had || replica_had) {
-          ASSERT_TRUE((primary_had && now.primary == before[i].primary) ||
-                      (replica_had && now.primary == before[i].replica))
-              << "seed " << seed << ": a copy without the data serves";
+        ASSERT_TRUE(now.filling == 0 || (alive(now.filling) && now.in_sync)) << "a third place without a second";
+        ASSERT_TRUE(now.filling == 0 || (now.filling != now.primary && now.filling != now.replica));
+        const auto had_all = [&](MemberId id) {
+          return (primary_had && id == before[i].primary) || (replica_had && id == before[i].replica) ||
+                 (filled_had && id == before[i].filling);
+        };
+        if (primary_had || replica_had || filled_had) {
+          ASSERT_TRUE(had_all(now.primary)) << "seed " << seed << ": a copy without the data serves";
         }
         if (now.in_sync) {  // it was in sync before, or has just handed over
-          const bool had =
-              (replica_had && now.replica == before[i].replica) || (primary_had && now.replica == before[i].primary);
-          ASSERT_TRUE(had) << "seed " << seed << ": a copy is called in sync that is not";
+          ASSERT_TRUE(had_all(now.replica)) << "seed " << seed << ": a copy is called in sync that is not";
+        }
+        if (replicas == 2 && primary_had && replica_had && live.size() > (leaving == 0 ? 1u : 2u)) {
+          ASSERT_TRUE(now.in_sync) << "seed " << seed << ": a shard is without protection because of a move";
         }
         if (replicas == 2 && live.size() > 1 && leaving == 0) {
           ASSERT_NE(now.replica, 0u);

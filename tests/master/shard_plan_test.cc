@@ -34,7 +34,10 @@ cluster::ViewInfo first_view_of(MemberTable& members, const ServerTarget& target
 }
 
 void mark_in_sync(cluster::ViewInfo& view) {
-  for (cluster::ShardPlace& place : view.shards) place.in_sync = place.replica != 0;
+  for (cluster::ShardPlace& place : view.shards) {
+    place.in_sync = place.replica != 0;
+    place.filled = place.filling != 0;
+  }
 }
 
 std::set<cluster::MemberId> primaries(const cluster::ViewInfo& view) {

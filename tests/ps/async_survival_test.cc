@@ -163,7 +163,8 @@ TEST_P(SurvivalTest, NewServerCatchesUpUnderLoadAndTakesOverAllShards) {
         if (server->status().view == cluster.view().view) cluster.report(id, server->status());
       }
       const auto now = cluster.view();
-      return std::ranges::all_of(now.shards, [](const auto& place) { return place.in_sync; });
+      return std::ranges::all_of(now.shards,
+                                 [](const auto& place) { return place.in_sync && place.being_built() == 0; });
     });
   };
   wait_for("some work", [&] { return leases.finished() > 50; });

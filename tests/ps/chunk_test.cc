@@ -38,7 +38,7 @@ struct Bench {
     enter(members);
   }
 
-  void enter(const std::vector<MemberId>& workers) { chunk.enter(++view, workers, nullptr); }
+  void enter(const std::vector<MemberId>& workers) { chunk.enter(++view, workers, {}); }
 
   std::shared_ptr<Answer> push(Rank worker, Step step, LaneRange lanes, std::vector<float> gradient, double samples = 1,
                                bool stop = false, std::optional<std::uint64_t> unit = {}) {

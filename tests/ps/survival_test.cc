@@ -98,6 +98,38 @@ TEST_P(CrashTest, AServerIsKilledAndNothingIsLostOrCountedTwice) {
   }
 }
 
+/// All copies of all chunks, those being filled among them, are the same and have made `steps` steps.
+void expect_equal_copies(const cluster::ViewInfo& view, Step steps) {
+  net::EventLoop loop("reader");
+  std::map<MemberId, std::shared_ptr<net::Connection>> connections;
+  for (const auto& server : view.servers) {
+    connections[server.id] =
+        net::Connection::open(loop, server.address, {.secret = kSecret, .transport = net::Transport::kTcp});
+  }
+  const auto most = static_cast<std::uint32_t>(view.shards.size());
+  const Layout layout(kTables, useful_shards(kTables, most, most / cluster::kShardsPerServer),
+                      {.max_chunk_bytes = 16u << 10});
+  for (std::uint32_t chunk = 0; chunk < layout.chunks().size(); ++chunk) {
+    const auto& place = view.shards[layout.chunks()[chunk].place.shard];
+    const auto fetch = [&](MemberId server) {
+      auto& connection = *connections.at(server);
+      return connection.wait(
+          connection.send({.kind = kFetch, .view = view.view, .body = net::encode_message(FetchRequest{chunk})}),
+          Deadline::in(10s), "a chunk");
+    };
+    const auto primary = fetch(place.primary);
+    const auto header = net::decode_message<ChunkHeader>(primary.body_bytes());
+    EXPECT_EQ(header.version, steps);
+    for (const MemberId copy : {place.replica, place.filling}) {
+      if (copy == 0) continue;
+      const auto replica = fetch(copy);
+      EXPECT_EQ(header, net::decode_message<ChunkHeader>(replica.body_bytes()));
+      EXPECT_TRUE(std::ranges::equal(primary.payload_bytes(), replica.payload_bytes())) << chunk;
+    }
+  }
+  for (auto& [id, connection] : connections) connection->close();
+}
+
 TEST_P(SurvivalTest, ACopyBuiltUnderLoadEqualsItsOriginal) {
   // Adam, so that the state counts too; bsp, so that the load can be stopped at a step.
   const Server one(server_options());
@@ -117,34 +149,34 @@ TEST_P(SurvivalTest, ACopyBuiltUnderLoadEqualsItsOriginal) {
     return std::ranges::all_of(cluster.view().shards, [](const auto& place) { return place.in_sync; });
   };
   EXPECT_TRUE(eventually(in_sync, kPatience));
-  cluster::ViewInfo view = cluster.view();
-  ASSERT_GT(view.view, 1u) << "the steps were over before the copy was wanted";
-  // The places as the servers know them: they were told before the copies were in sync.
-  net::EventLoop loop("reader");
-  std::map<MemberId, std::shared_ptr<net::Connection>> connections;
-  for (const auto& server : view.servers) {
-    connections[server.id] =
-        net::Connection::open(loop, server.address, {.secret = kSecret, .transport = net::Transport::kTcp});
-  }
-  const std::uint32_t shards = useful_shards(kTables, static_cast<std::uint32_t>(view.shards.size()), 1);
-  const Layout layout(kTables, shards, {.max_chunk_bytes = 16u << 10});
-  for (std::uint32_t chunk = 0; chunk < layout.chunks().size(); ++chunk) {
-    const auto& place = view.shards[layout.chunks()[chunk].place.shard];
-    ASSERT_TRUE(place.in_sync);
-    const auto fetch = [&](MemberId server) {
-      auto& connection = *connections.at(server);
-      return connection.wait(
-          connection.send({.kind = kFetch, .view = view.view, .body = net::encode_message(FetchRequest{chunk})}),
-          Deadline::in(10s), "a chunk");
-    };
-    const auto primary = fetch(place.primary);
-    const auto replica = fetch(place.replica);
-    const auto header = net::decode_message<ChunkHeader>(primary.body_bytes());
-    EXPECT_EQ(header, net::decode_message<ChunkHeader>(replica.body_bytes()));
-    EXPECT_EQ(header.version, kSteps);
-    EXPECT_TRUE(std::ranges::equal(primary.payload_bytes(), replica.payload_bytes())) << chunk;
-  }
-  for (auto& [id, connection] : connections) connection->close();
+  ASSERT_GT(cluster.view().view, 1u) << "the steps were over before the copy was wanted";
+  expect_equal_copies(cluster.view(), kSteps);
+}
+
+TEST_P(SurvivalTest, AThirdCopyIsFilledBesideTheReplica) {
+  const Server one(server_options());
+  const Server two(server_options());
+  const Server three(server_options());
+  Cluster cluster(2, {one.address(), two.address()}, 2);
+  constexpr Step kSteps = 100;
+  std::thread a([&] { work(cluster, 1, GetParam(), kSteps); });
+  std::thread b([&] { work(cluster, 2, GetParam(), kSteps); });
+  EXPECT_TRUE(eventually([&] { return cluster.progress.load() >= 3; }, kPatience));
+  const MemberId newcomer = cluster.add_server(three.address());
+  cluster.disturb();
+  a.join();
+  b.join();
+  const cluster::ViewInfo moving = cluster.view();
+  ASSERT_GT(moving.view, 1u) << "the steps were over before the copies were wanted";
+  EXPECT_GT(std::ranges::count(moving.shards, newcomer, &cluster::ShardPlace::filling), 0);
+  const auto all_in_sync = [&] {
+    cluster.report(moving.servers[0].id, one.status());
+    cluster.report(moving.servers[1].id, two.status());
+    return std::ranges::all_of(cluster.view().shards,
+                               [](const auto& place) { return place.in_sync && place.being_built() == 0; });
+  };
+  EXPECT_TRUE(eventually(all_in_sync));
+  expect_equal_copies(moving, kSteps);
 }
 
 TEST(Survival, SilentReplicaIsReportedAndDelaysUpdatesOnlyBriefly) {
