@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/mutex.h"
+#include "net/dead_peer.h"
 
 namespace trireme::net {
 namespace {
@@ -24,7 +25,9 @@ template <typename Owned>
 class StreamChannel final : public Channel, public std::enable_shared_from_this<StreamChannel<Owned>> {
  public:
   StreamChannel(Owned stream, std::weak_ptr<FrameReceiver> receiver, TcpChannelOptions options)
-      : options_(std::move(options)), stream_(std::move(stream)), receiver_(std::move(receiver)) {}
+      : options_(std::move(options)), stream_(std::move(stream)), receiver_(std::move(receiver)) {
+    end_if_host_is_silent(socket_of(stream_).native_handle(), /*peer_reads=*/true);
+  }
 
   void start() override { asio::co_spawn(executor(), read_loop(this->shared_from_this()), asio::detached); }
 

@@ -67,7 +67,16 @@ void Mesh::connect(Endpoint& endpoint) {
                           .from = std::max(rank(), peer),
                           .to = std::min(rank(), peer),
                           .purpose = purpose};
-      if (calls) return endpoint.connect(options_.members[peer], name, transport, options_.deadline);
+      if (calls) {
+        try {
+          return endpoint.connect(options_.members[peer], name, transport, options_.deadline);
+        } catch (const StaleView&) {  // it has answered
+          throw;
+        } catch (const Error&) {
+          endpoint.note_unreachable(options_.members[peer]);
+          throw;
+        }
+      }
       net::AuthenticatedStream stream = endpoint.accept(name, options_.deadline);
       stream.peer = fmt::format("rank {} ({})", peer, stream.peer);
       return stream;
@@ -101,7 +110,9 @@ void Mesh::connect(Endpoint& endpoint) {
       message_pipes_[local[i]] = local_->make_pipe(i, LocalGroup::Use::kMessages);
     }
   }
-  failure_detector_ = std::make_unique<FailureDetector>(rank(), std::move(watched));
+  failure_detector_ = std::make_unique<FailureDetector>(
+      rank(), std::move(watched), options_.silent_after,
+      [&endpoint, members = options_.members](Rank silent) { endpoint.note_unreachable(members[silent]); });
 }
 
 std::string Mesh::transport() const {
