@@ -167,14 +167,24 @@ JoinReply Membership::join(JoinRequest request, std::chrono::milliseconds within
   learner_ = reply.learner;
   view_ = reply.view;
   launch_ = reply.launch;
+  hang_after_ = std::chrono::milliseconds(reply.hang_after_ms);
   return reply;
 }
 
-bool Membership::regroup(const std::string& reason, bool done) {
+std::chrono::milliseconds Membership::hang_after() const {
+  const MutexLock lock(mutex_);
+  return hang_after_;
+}
+
+bool Membership::regroup(const std::string& reason, bool done, std::vector<MemberId> unreachable) {
   const bool as_learner = options_.as_learner && !learner() && !done;  // one that was expelled must catch up again
-  const JoinReply reply =
-      join({.member = member(), .view = view().view, .reason = reason, .done = done, .as_learner = as_learner},
-           kRegroupWithin);
+  const JoinReply reply = join({.member = member(),
+                                .view = view().view,
+                                .reason = reason,
+                                .done = done,
+                                .as_learner = as_learner,
+                                .unreachable = std::move(unreachable)},
+                               kRegroupWithin);
   if (reply.learner) {
     log_learner(reply.view);
   } else if (!reply.over) {

@@ -78,8 +78,12 @@ class Membership {
   /// Leaves the current view and waits for the next one with this process in it; returns false if the job has ended.
   /// Blocks as long as there are too few workers for one. With `done` all steps are made: there is a next view only if
   /// the chief dies before the end. A process that was expelled becomes a member again, or, with `as_learner`, a
-  /// learner. Throws what the master refused, PeerLost if it is gone.
-  bool regroup(const std::string& reason, bool done = false);
+  /// learner. `unreachable` are members from which this one gets no answer: the next view will not have both. Throws
+  /// what the master refused, PeerLost if it is gone.
+  bool regroup(const std::string& reason, bool done = false, std::vector<MemberId> unreachable = {});
+
+  /// Returns how long a member may be silent before it is given up, by the master and by others.
+  std::chrono::milliseconds hang_after() const;
 
   void set_plan(const Plan& plan);
 
@@ -135,6 +139,7 @@ class Membership {
   MemberId member_ TRIREME_GUARDED_BY(mutex_) = 0;
   std::uint64_t lease_requests_ TRIREME_GUARDED_BY(mutex_) = 0;
   bool learner_ TRIREME_GUARDED_BY(mutex_) = false;
+  std::chrono::milliseconds hang_after_ TRIREME_GUARDED_BY(mutex_){0};
   ViewInfo view_ TRIREME_GUARDED_BY(mutex_);
   std::string launch_ TRIREME_GUARDED_BY(mutex_);
   WorkDone unreported_ TRIREME_GUARDED_BY(mutex_);

@@ -55,7 +55,9 @@ struct JoinRequest {
   std::string reason;       ///< why it leaves it
   bool done = false;        ///< it has made all steps: waits for the end, or for a chief to die before that
   bool as_learner = false;  ///< a worker that must catch up first: if others are at work, it may be their learner
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(JoinRequest, role, slot, pid, address, member, view, reason, done, as_learner)
+  std::vector<MemberId> unreachable = {};  ///< members of that view from which it gets no answer
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(JoinRequest, role, slot, pid, address, member, view, reason, done, as_learner,
+                                 unreachable)
 };
 
 struct MemberInfo {
@@ -95,8 +97,9 @@ struct JoinReply {
   bool over = false;     ///< the job has ended: there is no further view
   bool learner = false;  ///< `view` is the current one with this process added at its end: join again when ready
   ViewInfo view;
-  std::string launch;  ///< identifies this launch of the job among all others, of the same run or not
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(JoinReply, member, over, learner, view, launch)
+  std::string launch;              ///< identifies this launch of the job among all others, of the same run or not
+  std::int64_t hang_after_ms = 0;  ///< how long a member may be silent, to the master and to the others
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(JoinReply, member, over, learner, view, launch, hang_after_ms)
 };
 
 /// How long the job is. A unit is one lane of one step: what an asynchronous worker computes at a time.

@@ -238,7 +238,8 @@ class Communicator::Engine {
                                                        .group = options.group,
                                                        .transport = options.transport,
                                                        .bits_per_second = options.bits_per_second,
-                                                       .deadline = Deadline::in(options.connect_within)},
+                                                       .deadline = Deadline::in(options.connect_within),
+                                                       .silent_after = options.silent_after},
                                            options.trace_algorithms);
   }
 

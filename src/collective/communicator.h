@@ -23,6 +23,8 @@ struct CommunicatorOptions {
   std::uint64_t bits_per_second = 0;  ///< experiments: a slow link to each peer (no shared memory then); 0 = no limit
   std::chrono::milliseconds latency{0};  ///< experiments: an asynchronous operation starts this much later
   bool trace_algorithms = false;         ///< logs each new choice of an algorithm, and why
+  std::chrono::milliseconds silent_after{
+      0};  ///< operations fail when a rank was silent for so long; 0 = deadlines only
 };
 
 }  // namespace trireme::collective

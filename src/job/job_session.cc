@@ -51,7 +51,8 @@ namespace {
 
 constexpr auto kConnectTime = 60s;  // workers may connect late: some read their data first
 constexpr auto kMasterNamedIn = 30s;
-constexpr auto kStepTime = 600s;  // other workers may be slow, or evaluating; the master notices those that hang
+constexpr auto kMasterFirst = 1s;  // a worker that hangs is the master's to give up; this is for what it cannot see
+constexpr auto kStepTime = 600s;   // other workers may be slow, or evaluating; the master notices those that hang
 
 /// The chief writes the files; a worker that was not told where has no folder.
 std::optional<observe::RunFolder> open_folder(const cluster::JobEnvironment& place) {
@@ -152,7 +153,8 @@ collective::Communicator& JobSession::ranks() {
                                                  .deadline = kStepTime,
                                                  .bits_per_second = place_.bits_per_second,
                                                  .latency = place_.latency,
-                                                 .trace_algorithms = place_.trace_algorithms});
+                                                 .trace_algorithms = place_.trace_algorithms,
+                                                 .silent_after = silent_after()});
   const MutexLock lock(mutex_);
   ranks_ = std::move(ranks);
   if (!failure_.empty()) ranks_->abort(failure_);
@@ -173,9 +175,26 @@ std::string JobSession::view_failure() const {
 
 bool JobSession::regroup_wanted() const { return regroup_wanted_.load() == view().view || termination_requested(); }
 
+/// How long other workers may be silent; 0 = however long, as the master has not said.
+std::chrono::milliseconds JobSession::silent_after() const {
+  const auto hang_after = membership_->hang_after();
+  return hang_after.count() == 0 ? hang_after : hang_after + kMasterFirst;
+}
+
+std::vector<cluster::MemberId> JobSession::unreachable_members() {
+  std::vector<cluster::MemberId> members;
+  const cluster::ViewInfo left = view();
+  for (const net::Address& address : endpoint_.take_unreachable()) {
+    const auto same = [&](const cluster::MemberInfo& worker) { return worker.address.text() == address.text(); };
+    const auto found = std::ranges::find_if(left.workers, same);
+    if (found != left.workers.end()) members.push_back(found->id);
+  }
+  return members;
+}
+
 bool JobSession::regroup(const std::string& reason, bool done) {
   if (const std::string known = failure(); !known.empty()) fail<PeerLost>("{}", known);
-  if (!membership_->regroup(reason, done)) return false;
+  if (!membership_->regroup(reason, done, unreachable_members())) return false;
   note_view();
   if (!ranks_ || learner()) return true;
   const cluster::ViewInfo members = view();

@@ -92,6 +92,8 @@ class JobSession {
 
   void start_master();
   void note_view();
+  std::vector<cluster::MemberId> unreachable_members();
+  std::chrono::milliseconds silent_after() const;
   void abort(const std::string& reason);
   void on_regroup(View view, cluster::Regroup when, const std::string& reason);
 

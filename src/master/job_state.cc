@@ -157,6 +157,7 @@ void JobState::join(Time now, const net::SessionPtr& session, const net::FrameHe
   member->last_heard = now_;
   member->heard = true;
   member->done = request.done;
+  for (const cluster::MemberId other : request.unreachable) note_apart(*member, other);
   leases_.give_back(member->info.id);
   if (request.as_learner && can_be_learner(*member)) return session->reply(header, receive(*member));
   member->waits_for_view.emplace(session, header);
@@ -189,7 +190,11 @@ bool JobState::can_be_learner(const Member& member) const {
 
 /// Returns the current view with the learner at its end.
 cluster::JoinReply JobState::receive(const Member& learner) const {
-  cluster::JoinReply reply{.member = learner.info.id, .learner = true, .view = view_, .launch = launch_};
+  cluster::JoinReply reply{.member = learner.info.id,
+                           .learner = true,
+                           .view = view_,
+                           .launch = launch_,
+                           .hang_after_ms = options_.hang_after.count()};
   reply.view.workers.push_back(learner.info);
   reply.view.lane_costs.clear();
   return reply;

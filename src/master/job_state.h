@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "master/apart_pairs.h"
 #include "master/lease_table.h"
 #include "master/master.h"
 #include "master/master_log.h"
@@ -99,6 +100,7 @@ class JobState {
   void heed_reports(cluster::MemberId from, const cluster::ShardReports& told);
   void notice_own_absence();
   void give_time_to_come_back(Member& member) const;
+  void note_apart(const Member& member, cluster::MemberId other);
   void judge(Member& member);
   void lose(Member& member, const Health& health);
   void finish_job();
@@ -133,6 +135,7 @@ class JobState {
   ViewDecision decision_;              // about the current view
   cluster::MemberId next_member_ = 1;
   MemberTable members_;
+  ApartPairs apart_;  // not saved: a successor finds out again
   std::optional<cluster::Plan> plan_;
   MetricsAggregator metrics_;
   LeaseTable leases_;

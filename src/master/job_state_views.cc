@@ -41,7 +41,18 @@ ViewInputs JobState::view_inputs() const {
           .no_server = !view_.shards.empty() && !members_.any_alive(cluster::Role::kServer),
           .balance = lane_costs_.empty() ? "" : "lanes move to faster workers: " + describe(stragglers_),
           .place_anew = why_place_anew(view_, members_, server_target()),
-          .workers = members_.candidates()};
+          .workers = members_.candidates(),
+          .apart = apart_.at(now_)};
+}
+
+/// A worker gets no answer from another one. If that one is dead, or hangs, this is known soon; if not, the network
+/// between the two is broken, and of the next views only one of them can be a member.
+void JobState::note_apart(const Member& member, cluster::MemberId other) {
+  const Member* peer = members_.find(other);
+  if (peer == nullptr || !peer->alive() || other == member.info.id) return;
+  log_warn("workers_apart", "a worker gets no answer from another one",
+           {{"member", member.name()}, {"other", peer->name()}, {"view", view_.view}});
+  apart_.add(member.info.id, other, now_);
 }
 
 /// Finds slow workers, and whether another deal of the lanes is worthwhile. Measurements take a while to settle, and a
@@ -159,7 +170,8 @@ void JobState::enter_proposed_view() {
             {"rebalanced", rebalanced},
             {"reason", because}});
   for (auto& [id, member] : members_.all()) {
-    if (member.in_view && member.waits_for_view) member.answer({.member = id, .view = view_, .launch = launch_}, now_);
+    if (!member.in_view || !member.waits_for_view) continue;
+    member.answer({.member = id, .view = view_, .launch = launch_, .hang_after_ms = options_.hang_after.count()}, now_);
   }
   decision_ = {};
 }

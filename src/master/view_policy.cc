@@ -50,6 +50,31 @@ bool before(const ViewCandidate& a, const ViewCandidate& b) {
   return std::pair(age(a), a.slot) < std::pair(age(b), b.slot);
 }
 
+/// Removes workers until no two that are apart are left, those with the most such pairs first, of several the last one
+/// in `workers`. Returns what was done, for people.
+std::string leave_out(std::vector<ViewCandidate>& workers, const std::vector<ApartPair>& apart) {
+  const auto others_of = [&](const ViewCandidate& worker) {
+    std::vector<ViewCandidate> others;
+    for (const ViewCandidate& other : workers) {
+      if (std::ranges::find(apart, ApartPair(std::minmax(worker.id, other.id))) != apart.end()) others.push_back(other);
+    }
+    return others;
+  };
+  std::string text;
+  while (!apart.empty() && !workers.empty()) {
+    const auto fewer = [&](const ViewCandidate& a, const ViewCandidate& b) {
+      return others_of(a).size() < others_of(b).size();
+    };
+    const auto worst = std::ranges::max_element(workers.rbegin(), workers.rend(), fewer);
+    const std::vector<ViewCandidate> others = others_of(*worst);
+    if (others.empty()) break;
+    text += fmt::format("; worker {} is left out: it and {} reach the master, but not each other", worst->slot,
+                        names(others));
+    workers.erase(std::next(worst).base());
+  }
+  return text;
+}
+
 }  // namespace
 
 ViewDecision decide_view(const ViewInputs& view_inputs) {
@@ -65,6 +90,13 @@ ViewDecision decide_view(const ViewInputs& view_inputs) {
   const auto done = [](const ViewCandidate& worker) { return worker.done; };
   const bool ending = std::ranges::any_of(members, done);
   const std::size_t room = view_inputs.most_workers - std::min<std::size_t>(view_inputs.most_workers, members.size());
+  std::vector<ViewCandidate> together = members;
+  together.insert(together.end(), newcomers.begin(), newcomers.end());
+  const std::string left_out = ending ? "" : leave_out(together, view_inputs.apart);
+  const auto takes_part = [&](const ViewCandidate& worker) {
+    return std::ranges::find(together, worker.id, &ViewCandidate::id) != together.end();
+  };
+  std::erase_if(newcomers, [&](const ViewCandidate& worker) { return !takes_part(worker); });
   newcomers.resize(std::min(newcomers.size(), ending && !members.empty() ? 0 : room));
 
   std::string reason;
@@ -85,13 +117,15 @@ ViewDecision decide_view(const ViewInputs& view_inputs) {
     return {.kind = Kind::kRegroup, .reason = reason, .workers = {}};
   }
   if (view_inputs.no_server) return {.kind = Kind::kWait, .reason = "no server is left", .workers = {}};
+  std::erase_if(members, [&](const ViewCandidate& worker) { return !ending && !takes_part(worker); });
   const std::size_t count = members.size() + newcomers.size();
   if (count == 0 || (count < view_inputs.shape.min_workers && !ending)) {
-    return {.kind = Kind::kWait,
-            .reason = fmt::format("{} of at least {} workers are here", count, view_inputs.shape.min_workers),
-            .workers = {}};
+    return {
+        .kind = Kind::kWait,
+        .reason = fmt::format("{} of at least {} workers are here{}", count, view_inputs.shape.min_workers, left_out),
+        .workers = {}};
   }
-  ViewDecision decision{.kind = Kind::kForm, .reason = reason, .workers = {}};
+  ViewDecision decision{.kind = Kind::kForm, .reason = reason + left_out, .workers = {}};
   members.insert(members.end(), newcomers.begin(), newcomers.end());
   for (const ViewCandidate& worker : members) decision.workers.push_back(worker.id);
   return decision;

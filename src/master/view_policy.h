@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cluster/protocol.h"
+#include "master/apart_pairs.h"
 
 namespace trireme::master {
 
@@ -61,6 +62,7 @@ struct ViewInputs {
   std::string balance;                 ///< why lanes should be dealt again; empty = they should not
   std::string place_anew;              ///< why shards should be placed again; empty = they should not
   std::vector<ViewCandidate> workers;  ///< all that are alive
+  std::vector<ApartPair> apart = {};   ///< those that cannot reach each other
 };
 
 /// What to do about the current view.
@@ -85,7 +87,9 @@ struct ViewDecision {
 /// no newcomer is accepted, nothing is moved, and `min_workers` no longer applies.
 ///
 /// `workers` of kForm are all live members, then the newcomers; within each, the oldest in the job first, then by slot.
-/// So the chief stays the chief as long as it lives. `reason` is never empty: it is for the log and for people.
+/// So the chief stays the chief as long as it lives. Of two that are `apart` only one takes part: the other, who is
+/// apart from more workers or is the younger one, waits in reserve. `reason` is never empty: it is for the log and for
+/// people.
 ///
 /// Pure: no clock, no lock, no side effect; never throws (except for lack of memory); thread-safe.
 ViewDecision decide_view(const ViewInputs& view_inputs);

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "net/dead_peer.h"
 
 namespace trireme::net {
 namespace {
@@ -83,6 +84,7 @@ RawStream::RawStream(AuthenticatedStream proven, Side side, Deadline deadline) :
     SSL_set_mode(ssl, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
     kind_ = "tls";
   }
+  if (kind_ != "shm") end_if_host_is_silent(socket_.get(), /*peer_reads=*/false);
   // Asio reads ahead: whatever arrived before a side took over would be lost in its buffer. The connecting side takes
   // over first and says so; until then the accepting side is silent.
   std::byte ready{1};

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/mutex.h"
+#include "net/dead_peer.h"
 
 namespace trireme::net {
 namespace {
@@ -29,6 +30,7 @@ class StreamChannel final : public Channel, public std::enable_shared_from_this<
   StreamChannel(Owned stream, std::weak_ptr<FrameReceiver> receiver, TcpChannelOptions options,
                 const std::optional<ChannelKeys>& keys)
       : options_(std::move(options)), stream_(std::move(stream)), receiver_(std::move(receiver)) {
+    end_if_host_is_silent(socket_of(stream_).native_handle(), /*peer_reads=*/true);
     if (!keys) return;
     outgoing_mac_.emplace(keys->outgoing);
     incoming_mac_.emplace(keys->incoming);

@@ -1,10 +1,13 @@
 // Who gets in, who does not, and who is waited for in vain.
 #include <sys/socket.h>
 
+#include <future>
+
 #include "base/error.h"
 #include "base/random.h"
 #include "collective/native/host_groups.h"
 #include "net/connect.h"
+#include "net/raw_stream.h"
 #include "tests/collective/testing.h"
 #include "tests/support/eventually.h"
 #include "tests/support/expect_fails.h"
@@ -72,6 +75,38 @@ TEST_P(EndpointTest, AcceptMatchesConnectionsByName) {
   EXPECT_NO_THROW(ranks.endpoints[0]->accept(link(1, "b"), Deadline::in(10s)));
   EXPECT_FAILS(ranks.endpoints[0]->accept(link(1, "b"), Deadline::in(50ms)), Timeout, "rank 1 did not connect", "'b'");
   EXPECT_NO_THROW(ranks.endpoints[0]->accept(link(1, "a"), Deadline::in(10s)));
+}
+
+TEST(Silence, EndsAWaitBeforeItsDeadlineAndIsNoted) {
+  Ranks ranks(2);
+  ranks.move_away(1);
+  std::promise<void> over;
+  const std::jthread silent([&, finished = over.get_future().share()] {  // rank 1 connects, and never says a word
+    const auto open = [&](Purpose purpose) {
+      LinkName name = link(1);
+      name.purpose = purpose;
+      return ranks.endpoints[1]->connect(ranks.addresses[0], name, Transport::kTcp, Deadline::in(kPatience));
+    };
+    const auto stream = [&](Purpose purpose) {
+      return net::RawStream(open(purpose), net::RawStream::Side::kConnected, Deadline::in(kPatience));
+    };
+    const AuthenticatedStream heartbeat = open(Purpose::kHeartbeat);
+    const net::RawStream data = stream(Purpose::kData);
+    const net::RawStream messages = stream(Purpose::kPeer);
+    finished.wait();
+  });
+  {
+    Communicator communicator(*ranks.endpoints[0],
+                              ranks.options(0, {.transport = Transport::kTcp, .silent_after = 500ms}));
+    std::vector<float> values(1000);
+    EXPECT_FAILS(communicator.run(all_reduce(std::span(values)), Deadline::in(1h)), Timeout, "rank 1",
+                 "was not heard of for");
+    const auto unreachable = ranks.endpoints[0]->take_unreachable();
+    ASSERT_EQ(unreachable.size(), 1u);
+    EXPECT_EQ(unreachable[0].text(), ranks.addresses[1].text());
+    EXPECT_TRUE(ranks.endpoints[0]->take_unreachable().empty());
+  }
+  over.set_value();
 }
 
 TEST_P(EndpointTest, EarlierViewsAreRefused) {

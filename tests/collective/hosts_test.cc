@@ -1,4 +1,6 @@
 // Two hosts, as networks of this machine with a cable between them: two ranks on each.
+#include <set>
+
 #include "collective/communicator.h"
 #include "tests/collective/reference.h"
 #include "tests/collective/suite.h"
@@ -76,7 +78,7 @@ void be_a_rank(Rank rank, Talk& test) {
   Endpoint endpoint({.host = address_of(rank), .secret = kSecret});
   test.say(endpoint.address());
   const auto members = test.hear().get<std::vector<net::Address>>();
-  Communicator ranks(endpoint, {.rank = rank, .members = members});
+  Communicator ranks(endpoint, {.rank = rank, .members = members, .silent_after = 2s});
   EXPECT_EQ(ranks.transport(), "shm+tls");
   expect_each_sum_once(ranks);
   // Everything works across hosts; sums of 16-bit numbers are rounded once more.
@@ -87,10 +89,13 @@ void be_a_rank(Rank rank, Talk& test) {
   if (rank == 0) bring_down(kCable);
   try {
     std::vector<float> more(1000);
-    for (;;) ranks.run(all_reduce(std::span(more)), Deadline::in(2s));
+    for (;;) ranks.run(all_reduce(std::span(more)), Deadline::in(1h));  // silence is noticed long before
   } catch (const Timeout& problem) {
     test.say(problem.what());
   }
+  std::set<std::string> unreachable;
+  for (const net::Address& address : endpoint.take_unreachable()) unreachable.insert(address.host);
+  test.say(unreachable);
   test.hear();
 }
 
@@ -124,11 +129,16 @@ TEST(Hosts, TheNetworkCarriesEachSumOnce) {
   for (Process& rank : ranks) ASSERT_EQ(rank.talk().hear(), "done");
 
   // The cable is pulled: nobody's connection ends, nothing comes any more.
+  std::size_t silent_pairs = 0;
   tell_all("pull it");
   for (Rank rank = 0; rank < kHostRanks; ++rank) {
     const std::string problem = ranks[rank].talk().hear();
     EXPECT_NE(problem.find(rank < 2 ? "rank 2" : "rank 0"), std::string::npos) << rank << ": " << problem;
+    const auto unreachable = ranks[rank].talk().hear().get<std::set<std::string>>();
+    for (const std::string& host : unreachable) EXPECT_EQ(host, address_of(rank < 2 ? 2 : 0)) << rank;
+    silent_pairs += unreachable.size();
   }
+  EXPECT_GT(silent_pairs, 0u) << "somebody notes whom it cannot reach";
   tell_all("the end");
   for (Process& rank : ranks) EXPECT_EQ(rank.wait(), 0);
 }

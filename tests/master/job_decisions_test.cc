@@ -148,6 +148,24 @@ TEST_F(JobDecisionsTest, LostWorkerEndsAJobThatIsNotElastic) {
   EXPECT_FAILS(join_worker(1), StaleView, "the job has failed", "worker 1");
 }
 
+TEST_F(JobDecisionsTest, OfWorkersThatCannotReachEachOtherOneIsLeftOut) {
+  start_workers(2);
+  state->set_plan(now, elastic_plan());
+  RecordingSession& chief = join(Role::kWorker, 0, {.member = 1, .view = 1, .reason = "silence", .unreachable = {2}});
+  EXPECT_EQ(chief.answers(), 0) << "the other one lives, and has not asked yet";
+  RecordingSession& other = join(Role::kWorker, 1, {.member = 2, .view = 1, .reason = "silence", .unreachable = {1}});
+  const auto reply = chief.take<cluster::JoinReply>();
+  ASSERT_EQ(reply.view.workers.size(), 1);
+  EXPECT_EQ(reply.view.workers[0].slot, 0);
+  EXPECT_EQ(reply.hang_after_ms, 3'600'000);
+  EXPECT_EQ(other.answers(), 0) << "it waits in reserve";
+  EXPECT_THAT(state->status(now).reason, HasSubstr("worker 1 is left out: it and worker 0 reach the master"));
+  EXPECT_THAT(state->status(now).others, ElementsAre(1));
+  EXPECT_EQ(beat(1).regroup, cluster::Regroup::kNo) << "no view with the same two";
+  state->tick(now + 6min);
+  EXPECT_NE(state->heartbeat(now + 6min, 1, {.member = 1}).regroup, cluster::Regroup::kNo) << "they may try again";
+}
+
 TEST_F(JobDecisionsTest, LostWorkerOfAnElasticJobMakesTheOthersRegroupNow) {
   start_workers(2);
   state->set_plan(now, elastic_plan());

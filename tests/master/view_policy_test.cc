@@ -57,6 +57,36 @@ TEST(DecideView, NewcomerTakesPartOnceAllAreReady) {
   EXPECT_EQ(decision.workers, (std::vector<cluster::MemberId>{11, 12, 13, 14}));
 }
 
+TEST(DecideView, OfTwoThatCannotReachEachOtherTheOlderTakesPart) {
+  ViewInputs view_inputs = three_of_four();
+  for (ViewCandidate& worker : view_inputs.workers) worker.ready = true;
+  view_inputs.apart = {{11, 13}};
+  const ViewDecision decision = decide_view(view_inputs);
+  EXPECT_EQ(decision.kind, Kind::kForm);
+  EXPECT_EQ(decision.workers, (std::vector<cluster::MemberId>{11, 12}));
+  EXPECT_THAT(decision.reason, HasSubstr("worker 2 is left out: it and worker 0 reach the master, but not each other"));
+  view_inputs.shape.min_workers = 3;
+  EXPECT_EQ(decide_view(view_inputs).kind, Kind::kWait);
+  EXPECT_THAT(decide_view(view_inputs).reason, HasSubstr("worker 2 is left out"));
+}
+
+TEST(DecideView, AWorkerThatReachesNobodyIsLeftOutHoweverOldItIs) {
+  ViewInputs view_inputs = three_of_four();
+  for (ViewCandidate& worker : view_inputs.workers) worker.ready = true;
+  view_inputs.apart = {{11, 12}, {11, 13}};
+  EXPECT_EQ(decide_view(view_inputs).workers, (std::vector<cluster::MemberId>{12, 13}));
+  EXPECT_THAT(decide_view(view_inputs).reason, HasSubstr("worker 0 is left out: it and workers 1, 2"));
+}
+
+TEST(DecideView, WhoIsLeftOutDisturbsNobody) {
+  ViewInputs view_inputs = three_of_four();
+  view_inputs.workers.push_back({.id = 14, .slot = 3, .since = 1, .ready = true});
+  view_inputs.apart = {{11, 14}};
+  EXPECT_EQ(decide_view(view_inputs).kind, Kind::kKeep);
+  view_inputs.apart.clear();  // they may try again
+  EXPECT_EQ(decide_view(view_inputs).kind, Kind::kRegroup);
+}
+
 TEST(DecideView, LongestMemberIsTheChief) {
   ViewInputs view_inputs = three_of_four();
   view_inputs.workers[0] = {.id = 21, .slot = 0, .ready = true};  // slot 0 again, after its death

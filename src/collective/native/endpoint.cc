@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -177,8 +178,19 @@ class Endpoint::Impl {
     arrived_.notify_all();
   }
 
+  void note_unreachable(const net::Address& peer) {
+    const MutexLock lock(mutex_);
+    unreachable_.push_back(peer);
+  }
+
+  std::vector<net::Address> take_unreachable() {
+    const MutexLock lock(mutex_);
+    return std::exchange(unreachable_, {});
+  }
+
   EndpointOptions options_;
   mutable Mutex mutex_;
+  std::vector<net::Address> unreachable_ TRIREME_GUARDED_BY(mutex_);
   Condition arrived_;
   View view_ TRIREME_GUARDED_BY(mutex_) = 0;
   net::EventLoop loop_;
@@ -235,5 +247,9 @@ AuthenticatedStream Endpoint::accept(const LinkName& name, Deadline deadline) { 
 std::optional<AuthenticatedStream> Endpoint::accept_learner() { return impl_->accept_learner(); }
 
 void Endpoint::enter_view(View view) { impl_->enter_view(view); }
+
+void Endpoint::note_unreachable(const net::Address& peer) { impl_->note_unreachable(peer); }
+
+std::vector<net::Address> Endpoint::take_unreachable() { return impl_->take_unreachable(); }
 
 }  // namespace trireme::collective

@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "trireme/deadline.h"
 #include "trireme/types.h"
@@ -65,6 +66,12 @@ class Endpoint {
 
   /// Rejects connections of earlier views from now on and drops those waiting.
   void enter_view(View view);
+
+  /// Notes that a peer did not answer at all: whoever forms the next view has to know. Thread-safe.
+  void note_unreachable(const net::Address& peer);
+
+  /// Returns the peers that were noted since the last call.
+  std::vector<net::Address> take_unreachable();
 
  private:
   class Impl;

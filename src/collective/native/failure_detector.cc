@@ -1,10 +1,12 @@
 #include "collective/native/failure_detector.h"
 
 #include <atomic>
+#include <functional>
 #include <limits>
 #include <map>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "trireme/deadline.h"
 
@@ -21,6 +23,7 @@ using Clock = Deadline::Clock;
 
 constexpr auto kBeatEvery = 200ms;
 constexpr auto kSilentAfter = 700ms;
+constexpr auto kOwnAbsence = 1s;  // between two beats: this process was stopped, or had no CPU time
 constexpr auto kFarewellWithin = 200ms;
 constexpr std::uint64_t kAll = std::numeric_limits<std::uint64_t>::max();
 
@@ -42,6 +45,7 @@ static_assert(sizeof(Beat) == 24 && std::is_trivially_copyable_v<Beat>);
 
 struct PeerState {
   Clock::time_point last_heard = Clock::now();
+  Clock::time_point last_look = Clock::now();
   std::uint64_t begun = 0;
   bool left = false;
   std::function<void()> wake;   // there is something new to send
@@ -58,9 +62,12 @@ struct Failure {
 }  // namespace
 
 struct FailureDetector::State {
-  explicit State(Rank own_rank) : self(own_rank) {}
+  State(Rank own_rank, std::chrono::milliseconds silence, std::function<void(Rank)> tell_silent)
+      : self(own_rank), silent_after(silence), on_silent(std::move(tell_silent)) {}
 
   const Rank self;
+  const std::chrono::milliseconds silent_after;  // 0 = never
+  const std::function<void(Rank)> on_silent;
   std::atomic<std::uint64_t> begun{0};
   std::atomic<std::uint64_t> finished{0};
   std::atomic<std::uint64_t> possible{kAll};  // the last collective for which no rank is missing
@@ -107,6 +114,27 @@ struct FailureDetector::State {
 
   void ended(Rank rank, const std::string& peer, const std::string& reason) {
     if (!has_left(rank)) break_up(Word::kGone, rank, fmt::format("{} is gone: {}", peer, reason));
+  }
+
+  /// Gives up on `rank` if it was silent for too long; called every `kBeatEvery`. Time in which this process did not
+  /// run itself does not count: what came meanwhile is not read yet.
+  void look_at(Rank rank) {
+    std::chrono::milliseconds quiet{0};
+    {
+      const MutexLock lock(mutex);
+      const auto now = Clock::now();
+      PeerState& peer = peers.at(rank);
+      const auto since_look = now - std::exchange(peer.last_look, now);
+      if (since_look > kOwnAbsence) peer.last_heard = std::min(now, peer.last_heard + since_look);
+      quiet = std::chrono::duration_cast<std::chrono::milliseconds>(now - peer.last_heard);
+      if (silent_after.count() == 0 || quiet <= silent_after || failure || closed || peer.left) return;
+    }
+    if (on_silent) on_silent(rank);
+    break_up(
+        Word::kSilent, rank,
+        fmt::format("rank {} was not heard of for {:.1f} s: it is stopped, or the network between it and this rank, "
+                    "{}, drops everything",
+                    rank, seconds(quiet), self));
   }
 
   bool has_left(Rank rank) const {
@@ -179,9 +207,10 @@ awaitable<void> listen(std::shared_ptr<State> state, std::shared_ptr<Line<Owned>
 }
 
 template <typename State, typename Owned>
-awaitable<void> speak(std::shared_ptr<State> state, std::shared_ptr<Line<Owned>> line) {
+awaitable<void> speak(std::shared_ptr<State> state, std::shared_ptr<Line<Owned>> line, Rank rank) {
   try {
     for (bool last = false; !last;) {
+      state->look_at(rank);
       last = state->is_closed();  // checked before the beat is made, so that the last one says so
       const Beat beat = state->beat();
       co_await asio::async_write(stream_of(line->owned), asio::buffer(&beat, sizeof(beat)), use_awaitable);
@@ -199,7 +228,9 @@ awaitable<void> speak(std::shared_ptr<State> state, std::shared_ptr<Line<Owned>>
 
 }  // namespace
 
-FailureDetector::FailureDetector(Rank self, std::vector<Peer> peers) : state_(std::make_shared<State>(self)) {
+FailureDetector::FailureDetector(Rank self, std::vector<Peer> peers, std::chrono::milliseconds silent_after,
+                                 std::function<void(Rank rank)> on_silent)
+    : state_(std::make_shared<State>(self, silent_after, std::move(on_silent))) {
   const auto begin = [this](Rank rank, const std::string& peer, auto socket) TRIREME_REQUIRES(state_->mutex) {
     using Owned = decltype(socket);
     const auto line = std::make_shared<Line<Owned>>(std::move(socket));
@@ -208,7 +239,7 @@ FailureDetector::FailureDetector(Rank self, std::vector<Peer> peers) : state_(st
     state_->peers[rank].close = [line, executor] { asio::post(executor, [line] { line->close(); }); };
     ++state_->open;
     asio::co_spawn(executor, listen(state_, line, rank, peer), asio::detached);
-    asio::co_spawn(executor, speak(state_, line), asio::detached);
+    asio::co_spawn(executor, speak(state_, line, rank), asio::detached);
   };
   const MutexLock lock(state_->mutex);
   for (Peer& peer : peers) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,7 +23,10 @@ class FailureDetector {
     net::AuthenticatedStream stream;
   };
 
-  FailureDetector(Rank self, std::vector<Peer> peers);
+  /// A rank that was not heard of for `silent_after` (0 = however long) counts as gone; `on_silent` is told, on the
+  /// endpoint's thread.
+  FailureDetector(Rank self, std::vector<Peer> peers, std::chrono::milliseconds silent_after = {},
+                  std::function<void(Rank rank)> on_silent = {});
 
   /// Says that this rank leaves and closes the connections; waits briefly for that. The loop must be running.
   ~FailureDetector();

@@ -36,7 +36,9 @@ Mesh::Mesh(Endpoint& endpoint, MeshOptions options) : options_(std::move(options
   Links links = connect(endpoint);
   find_hosts(links);
   make_pipes(endpoint, links);
-  failure_detector_ = std::make_unique<FailureDetector>(rank(), std::move(links.watched));
+  failure_detector_ = std::make_unique<FailureDetector>(
+      rank(), std::move(links.watched), options_.silent_after,
+      [&endpoint, members = options_.members](Rank silent) { endpoint.note_unreachable(members[silent]); });
 }
 
 bool Mesh::may_share(Rank one, Rank other) const {
@@ -53,7 +55,16 @@ net::AuthenticatedStream Mesh::open(Endpoint& endpoint, Rank peer, Purpose purpo
                       .from = std::max(rank(), peer),
                       .to = std::min(rank(), peer),
                       .purpose = purpose};
-  if (calls(peer)) return endpoint.connect(options_.members[peer], name, transport, options_.deadline);
+  if (calls(peer)) {
+    try {
+      return endpoint.connect(options_.members[peer], name, transport, options_.deadline);
+    } catch (const StaleView&) {  // it has answered
+      throw;
+    } catch (const Error&) {
+      endpoint.note_unreachable(options_.members[peer]);
+      throw;
+    }
+  }
   net::AuthenticatedStream stream = endpoint.accept(name, options_.deadline);
   stream.peer = fmt::format("rank {} ({})", peer, stream.peer);
   return stream;

@@ -23,6 +23,7 @@ struct MeshOptions {
   net::Transport transport = net::Transport::kAuto;
   std::uint64_t bits_per_second = 0;  ///< 0 = no limit
   Deadline deadline = Deadline::in(30s);
+  std::chrono::milliseconds silent_after{0};  ///< see FailureDetector
 };
 
 /// Bytes to or from one rank: part of an exchange.
