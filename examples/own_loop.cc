@@ -59,7 +59,7 @@ int main(int argc, char** argv) try {
   // The global batch of 64 is cut into four lanes, whoever computes them: so there can be up to four workers.
   dist::State state(*world, {.samples = data.train->size(), .batch = 64, .lanes = 4, .seed = 1});
   std::uint64_t samples = 0;
-  state.add(*net).add(optimizer).add("samples", samples).save_every(100);
+  state.add(*net).add(optimizer).add("samples", samples).save_every(50);
   const trireme::Step steps = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : state.sampler().steps_per_epoch();
 
   const bool done = dist::elastic(*world, state, [&] {

@@ -86,7 +86,7 @@ TEST_P(Hosts, AreAddedAndRemovedDownToBelowTheMinimum) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Loops, Hosts, ::testing::Bool(),
-                         [](const auto& info) { return info.param ? "OwnLoop" : "Trainer"; });
+                         [](const auto& loop) { return loop.param ? "OwnLoop" : "Trainer"; });
 
 }  // namespace
 }  // namespace trireme::system_test
