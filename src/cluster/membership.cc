@@ -98,7 +98,9 @@ std::optional<net::Address> Membership::where_is_master() const {
     if (last_address_.port == 0) throw;
     log_debug("no_master_yet", "the store is out of reach; tries the last known address of the master",
               {{"reason", away.what()}});
-    return last_address_;
+    net::Address there = last_address_;
+    there.identity.clear();  // whoever leads may have been started anew, at the same place
+    return there;
   }
 }
 

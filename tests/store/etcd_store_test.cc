@@ -151,7 +151,7 @@ TEST(EtcdStore, HistoryIsBounded) {
   const EtcdCluster etcd;
   const auto store = open(etcd);
   const auto leader = store->campaign({.kept_commits = kKept});
-  EtcdGateway gateway(etcd.addresses());
+  EtcdGateway gateway(etcd.access());
   const auto read_first = [&] { gateway.ask("/v3/kv/range", {{"key", "AA=="}, {"revision", "2"}}, Deadline::in(10s)); };
   for (std::uint32_t i = 0; i < kKept; ++i) leader->commit({{"key", std::to_string(i)}});
   read_first();  // still there
