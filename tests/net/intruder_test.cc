@@ -1,6 +1,7 @@
 // What somebody can do to a service with a plain socket.
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -344,7 +345,7 @@ TEST_F(IntruderTest, RefusesInvalidRings) {
 struct HostileRings {
   RawClient raw;
   std::shared_ptr<Segment> rings = Segment::create("rings", 1u << 20);
-  FileDescriptor doorbell{::open("/dev/null", O_RDWR | O_CLOEXEC)};
+  FileDescriptor doorbell{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
 
   explicit HostileRings(const Address& address) : raw(RawClient::local(address)) {
     EXPECT_EQ(raw.client_handshake(kSecret), Verdict::kAccepted);
