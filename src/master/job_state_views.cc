@@ -194,7 +194,8 @@ void JobState::heed_reports(cluster::MemberId from, const cluster::ShardReports&
   }
   for (const cluster::ShardReport& report : told.reports) {
     Member* replica = report.failure.empty() ? nullptr : members_.find(report.replica);
-    if (replica != nullptr && replica->alive() && replica->in_view) {  // it lives, but its primary cannot reach it
+    const bool serves = replica != nullptr && replica->alive() && replica->in_view && !replica->waits_for_view;
+    if (serves) {  // it lives, but its primary cannot reach it
       lose(*replica, {.lost = true,
                       .cause = "unreachable",
                       .reason = fmt::format("{} does not get updates any more: {}", replica->name(), report.failure)});

@@ -398,6 +398,22 @@ TEST_F(JobDecisionsTest, ServerThatComesBackBeforeTheNextViewKeepsItsShards) {
   for (const cluster::ShardPlace& place : view.shards) EXPECT_EQ(place, (cluster::ShardPlace{.primary = 1, .born = 1}));
 }
 
+TEST_F(JobDecisionsTest, ServerThatIsBackAndWaitsIsNotGivenUpForWhatItsPrimarySawBefore) {
+  job({.workers = 1, .servers = 2, .replicas = 1});
+  join(Role::kServer, 0);
+  join(Role::kServer, 1);
+  join_worker(0);
+  state->set_plan(now, elastic_plan());
+  lose(2);
+  RecordingSession& server = join(Role::kServer, 1, {.member = 2});
+  cluster::Heartbeat primary{.member = 1, .shards = {.view = 1}};
+  primary.shards.reports.push_back({.shard = 0, .replica = 2, .failure = "the connection to it has ended"});
+  state->heartbeat(now, 1, primary);
+  RecordingSession& worker = join(Role::kWorker, 0, {.member = 3, .view = 1});
+  EXPECT_EQ(worker.take<cluster::JoinReply>().view.servers.size(), 2u);
+  EXPECT_EQ(server.take<cluster::JoinReply>().member, 2) << "it got its answer";
+}
+
 TEST_F(JobDecisionsTest, ServerThatComesBackAfterTheNextViewIsANewMember) {
   job({.workers = 1, .servers = 2, .replicas = 1});
   join(Role::kServer, 0);
