@@ -133,7 +133,10 @@ TEST(Hosts, TheNetworkCarriesEachSumOnce) {
   tell_all("pull it");
   for (Rank rank = 0; rank < kHostRanks; ++rank) {
     const std::string problem = ranks[rank].talk().hear();
-    EXPECT_NE(problem.find(rank < 2 ? "rank 2" : "rank 0"), std::string::npos) << rank << ": " << problem;
+    // Whose silence is noticed first is chance; it is a rank of the other host.
+    const auto named = [&](std::string_view other) { return problem.find(other) != std::string::npos; };
+    EXPECT_TRUE(rank < 2 ? named("rank 2") || named("rank 3") : named("rank 0") || named("rank 1"))
+        << rank << ": " << problem;
     const auto unreachable = ranks[rank].talk().hear().get<std::set<std::string>>();
     for (const std::string& host : unreachable) EXPECT_EQ(host, address_of(rank < 2 ? 2 : 0)) << rank;
     silent_pairs += unreachable.size();

@@ -127,6 +127,9 @@ class CrowdJob {
         if (exit.status != 0) fail<Error>("the job of {} workers failed:\n{}", workers_, read_file(log()));
       }
     }
+    if (supervisor_.alive() > 0) {
+      fail<Timeout>("the job of {} workers did not end within {:.0f} s", workers_, seconds(kPatience));
+    }
   }
 
   const BenchCrowdOptions& options_;
@@ -183,9 +186,10 @@ int bench_crowd(const BenchCrowdOptions& options) {
 
 int crowd_worker() {
   const auto job = Job::join();
+  if (!job->folder()) fail<InvalidArgument>("this is a worker of 'trireme bench crowd', which starts it");
   ps::ParameterTables tables(*job, {{"table", kElements}}, {.optimizer = {.rule = optim::Rule::kSgd}});
   tables.initialise();
-  observe::StepTrace trace(job->folder().value(), job->slot(), ::getpid());
+  observe::StepTrace trace(*job->folder(), job->slot(), ::getpid());
   for (bool stop = false; !stop;) {
     tables.push();
     const ps::PushResult result = tables.wait();
