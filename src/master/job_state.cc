@@ -156,6 +156,7 @@ void JobState::join(Time now, const net::SessionPtr& session, const net::FrameHe
   if (member == nullptr || !member->alive()) member = &admit(session->id(), request, who);
   member->last_heard = now_;
   member->heard = true;
+  member->session = session->id();
   member->done = request.done;
   for (const cluster::MemberId other : request.unreachable) note_apart(*member, other);
   leases_.give_back(member->info.id);

@@ -209,6 +209,7 @@ void JobState::disconnected(Time now, std::uint64_t session) {
   const bool may_expel = view_.view == 0 || ended() || log_.leading();
   for (auto& [id, member] : members_.all()) {
     if (member.session != session || !member.alive()) continue;
+    if (member.waits_for_view && member.waits_for_view->first->id() != session) continue;  // it has another one by now
     if (!may_expel || (now_ < grace_until_ && !member.waits_for_view)) {
       member.waits_for_view.reset();
       give_time_to_come_back(member);

@@ -125,7 +125,7 @@ void Chunk::finish_rounds() {
 
 void Chunk::push_at_once(ChunkRequest request) {
   Worker& worker = workers_[request.worker];
-  const Step clock = advance(worker.clock, request.info.step);
+  const Step clock = advance(worker, request.info.step);
   const bool fresh = units_.insert(request.info.unit);
   std::optional<Forward> forward;
   if (fresh) {
@@ -150,7 +150,7 @@ void Chunk::release_held() {
   const Step slowest = slowest_clock();
   std::vector<DeferredReply> reply;
   std::erase_if(waiting_, [&](const ChunkRequest& held) TRIREME_REQUIRES(mutex_) {
-    if (!may_go_on(policy_.consistency, workers_[held.worker].clock.clock, slowest)) return false;
+    if (!may_go_on(policy_.consistency, workers_[held.worker].clock, slowest)) return false;
     reply.push_back(answer(held, held.counts));
     return true;
   });
@@ -184,11 +184,7 @@ std::optional<Chunk::Forward> Chunk::apply(std::span<const ChunkRequest* const> 
                                  .stop = stop_,
                                  .history = history_},
                       .gradient = nullptr};
-    if (!policy_.consistency.synchronous()) {
-      forward->update.worker = workers_[first.worker].clock.member;
-      forward->update.step = first.info.step;
-      forward->update.unit = first.info.unit;
-    }
+    if (!policy_.consistency.synchronous()) forward->update.unit = first.info.unit;
     if (!empty) forward->gradient = policy_.pool->take(parameters_.size_bytes());
   }
   if (!empty) {
@@ -228,7 +224,7 @@ DeferredReply Chunk::answer(const ChunkRequest& request, bool counted) {
   Worker& worker = workers_[request.worker];
   worker.seen = version_;
   if (request.gradient != nullptr) {  // a push that was sent again may be an old one
-    const Step finished = policy_.consistency.synchronous() ? request.info.step + 1 : worker.clock.clock;
+    const Step finished = policy_.consistency.synchronous() ? request.info.step + 1 : worker.clock;
     worker.known_finished = std::max(worker.known_finished, finished);
   }
   return {request.waiter,
@@ -277,15 +273,12 @@ void Chunk::leave(Rank worker) {
 
 // ---- Clocks.
 
-/// The worker's clock after its push of `step`. Steps are counted from its first one: a worker that came later may
-/// count as it likes.
-Step Chunk::advance(WorkerClock& clock, Step step) {
-  if (!clock.started) {
-    clock.started = true;
-    clock.first = step;
-  }
-  const Step now = clock.offset + (step >= clock.first ? step - clock.first + 1 : 0);
-  clock.clock = std::max(clock.clock, now);
+/// The worker's clock after its push of `step`. Steps are counted from its first one in this view: each may count as
+/// it likes.
+Step Chunk::advance(Worker& worker, Step step) {
+  if (!worker.first) worker.first = step;
+  const Step now = worker.start + (step >= *worker.first ? step - *worker.first + 1 : 0);
+  worker.clock = std::max(worker.clock, now);
   return now;
 }
 
@@ -310,7 +303,7 @@ Chunk::Clocks Chunk::clocks() {
 Step Chunk::slowest_clock() const {
   Step slowest = ~Step{0};
   for (const Worker& worker : workers_) {
-    if (!worker.left) slowest = std::min(slowest, worker.clock.clock);
+    if (!worker.left) slowest = std::min(slowest, worker.clock);
   }
   return slowest;  // if all have left, nobody is waited for
 }

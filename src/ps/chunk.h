@@ -85,11 +85,10 @@ class Chunk {
   /// `parameters` and `version_word` live in the shard's segment. State is allocated here. In view 0: nobody may push.
   Chunk(const ChunkPolicy& policy, ChunkId id, std::span<float> parameters, std::atomic<std::uint64_t>* version_word);
 
-  /// Goes to a later view. Who waits is refused with StaleView, so nobody's gradient is read any more. Workers that
-  /// were here before keep their clocks; new ones start at the slowest of these. From now on answers go through
-  /// `links`, to the replica and to a copy being filled, as far as there are any; updates do as soon as a link has
-  /// called `link`.
-  void enter(View view, std::span<const MemberId> workers, std::vector<std::shared_ptr<ReplicaLink>> links);
+  /// Goes to a later view. Who waits is refused with StaleView, so nobody's gradient is read any more. The clocks
+  /// of its `workers` start anew, all at the same. From now on answers go through `links`, to the replica and to a copy
+  /// being filled, as far as there are any; updates do as soon as a link has called `link`.
+  void enter(View view, std::uint32_t workers, std::vector<std::shared_ptr<ReplicaLink>> links);
 
   /// Sets the initial values. Idempotent until the first update; later ones are ignored (a restarted chief).
   void assign(std::span<const float> values, View view, std::shared_ptr<ChunkWaiter> waiter);
@@ -154,7 +153,9 @@ class Chunk {
 
  private:
   struct Worker {
-    WorkerClock clock;
+    Step start = 0;             // its clock when the view began
+    std::optional<Step> first;  // the step of its first push in this view
+    Step clock = 0;             // start + pushes since then
     bool left = false;
     Step known_finished = 0;  // what it knows is finished
     Step seen = 0;            // the version that it last got (staleness)
@@ -189,7 +190,7 @@ class Chunk {
   std::pair<ChunkHeader, ChunkState> copy_state() const TRIREME_REQUIRES(mutex_);
   void give_snapshot() const TRIREME_REQUIRES(mutex_);
   void measure_spread() TRIREME_REQUIRES(mutex_);
-  static Step advance(WorkerClock& clock, Step step);
+  static Step advance(Worker& worker, Step step);
   Step slowest_clock() const TRIREME_REQUIRES(mutex_);
 
   const ChunkPolicy& policy_;

@@ -39,29 +39,15 @@ std::vector<DeferredReply> answered_by_all(std::vector<DeferredReply> reply, std
 
 // ---- Views.
 
-void Chunk::enter(View view, std::span<const MemberId> workers, std::vector<std::shared_ptr<ReplicaLink>> links) {
+void Chunk::enter(View view, std::uint32_t workers, std::vector<std::shared_ptr<ReplicaLink>> links) {
   std::vector<ChunkRequest> dropped;
   {
     const MutexLock lock(mutex_);
-    const auto known = [&](MemberId id) TRIREME_REQUIRES(mutex_) {
-      return std::ranges::find(workers_, id, [](const Worker& worker) { return worker.clock.member; });
-    };
-    Step slowest = ~Step{0};
-    for (const MemberId id : workers) {
-      const auto found = known(id);
-      if (found != workers_.end() && !found->left) slowest = std::min(slowest, found->clock.clock);
-    }
-    std::vector<Worker> next;
-    for (const MemberId id : workers) {
-      const auto found = known(id);
-      const Step start = slowest == ~Step{0} ? 0 : slowest;
-      const Worker fresh{.clock = {.member = id, .offset = start, .clock = start},
-                         .known_finished = policy_.consistency.synchronous() ? version_ : start};
-      next.push_back(found != workers_.end() ? *found : fresh);
-      next.back().left = false;
-      next.back().seen = version_;
-    }
-    workers_ = std::move(next);
+    // All start at the same clock, in this chunk as in all others, and have just got the newest parameters: leads from
+    // the view before mean nothing any more. Were they kept, two servers that saw different pushes last could each
+    // hold back the worker that the other one waits for.
+    const Step start = policy_.consistency.synchronous() || workers == 0 ? version_ : version_ / workers;
+    workers_.assign(workers, {.start = start, .clock = start, .known_finished = start, .seen = version_});
     view_ = view;
     links_.clear();
     for (std::shared_ptr<ReplicaLink>& link : links) links_.push_back({.to = std::move(link)});
@@ -153,11 +139,6 @@ void Chunk::take(const ChunkHeader& header, std::span<const float> values) {
   version_ = header.version;
   updates_ = header.updates;
   history_ = header.history;
-  for (const WorkerClock& clock : header.clocks) {
-    for (Worker& worker : workers_) {
-      if (worker.clock.member == clock.member) worker.clock = clock;
-    }
-  }
 }
 
 std::pair<ChunkHeader, ChunkState> Chunk::state() {
@@ -172,9 +153,7 @@ std::pair<ChunkHeader, ChunkState> Chunk::copy_state() const {
                      .version = version_,
                      .updates = updates_,
                      .history = history_,
-                     .units = units_.runs(),
-                     .clocks = {}};
-  for (const Worker& worker : workers_) header.clocks.push_back(worker.clock);
+                     .units = units_.runs()};
   ChunkState state{.memory = policy_.pool->take(state_and_parameter_floats() * sizeof(float)),
                    .bytes = state_and_parameter_floats() * sizeof(float)};
   std::memcpy(state.memory.get(), parameters_.data(), parameters_.size_bytes());
@@ -252,9 +231,6 @@ void Chunk::replicate(const ReplicaUpdate& update, std::span<const float> gradie
   history_ = update.history;
   assigned_ = true;
   stop_ = stop_ || update.stop;
-  for (Worker& worker : workers_) {
-    if (worker.clock.member == update.worker) advance(worker.clock, update.step);
-  }
 }
 
 }  // namespace trireme::ps

@@ -168,8 +168,7 @@ void Client::restore(const TablesState& state) {
                        .version = state.newest,
                        .updates = state.updates,
                        .history = mix_seed(state.newest, state.updates, options_.view.view),
-                       .units = {},
-                       .clocks = {}};
+                       .units = {}};
     if (state.units > 0) header.units = {{0, state.units}};
     net::Connection::Request message{.kind = kRestore, .view = options_.view.view, .body = net::encode_message(header)};
     const auto add = [&](const std::vector<float>& values) {

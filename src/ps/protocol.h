@@ -165,17 +165,6 @@ struct ServerStats {
   NLOHMANN_DEFINE_TYPE_INTRUSIVE(ServerStats, resident_bytes, parameter_bytes, state_bytes, chunks)
 };
 
-/// How far a worker has got with a chunk (ssp, asp).
-struct WorkerClock {
-  MemberId member = 0;
-  bool started = false;
-  Step offset = 0;  ///< the slowest clock when it came
-  Step first = 0;   ///< the step of its first push
-  Step clock = 0;   ///< offset + steps since then
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(WorkerClock, member, started, offset, first, clock)
-  bool operator==(const WorkerClock&) const = default;
-};
-
 /// A whole chunk: this, and a ChunkState as payload: its parameters, then its optimizer state, as floats.
 struct ChunkHeader {
   std::uint32_t chunk = 0;
@@ -185,8 +174,7 @@ struct ChunkHeader {
   Step updates = 0;
   std::uint64_t history = 0;  ///< digest of all that was ever done to it: equal histories mean equal bits
   std::vector<cluster::UnitRange> units;
-  std::vector<WorkerClock> clocks;
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(ChunkHeader, chunk, assigned, stop, version, updates, history, units, clocks)
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(ChunkHeader, chunk, assigned, stop, version, updates, history, units)
   bool operator==(const ChunkHeader&) const = default;
 };
 
@@ -240,11 +228,8 @@ struct ReplicaUpdate {
   double scale = 1;
   bool stop = false;
   std::uint64_t history = 0;  ///< after it
-  MemberId worker = 0;        ///< whose unit it was (ssp, asp); 0 = of all (bsp)
-  Step step = 0;
-  std::uint64_t unit = 0;
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(ReplicaUpdate, chunk, version, empty, updates, lr, scale, stop, history, worker, step,
-                                 unit)
+  std::uint64_t unit = 0;     ///< ssp, asp
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(ReplicaUpdate, chunk, version, empty, updates, lr, scale, stop, history, unit)
 };
 
 struct ReplicateRequest {

@@ -37,7 +37,7 @@ class Server::Impl final : public net::RequestHandler {
     saver_.reset();  // while the tables are there
     if (!held_) return;
     for (const auto& shard : held_->shards()) {  // chunks and those who wait for them keep each other alive
-      for (std::size_t i = 0; i < shard->size(); ++i) shard->chunk(i).enter(~View{0}, {}, {});
+      for (std::size_t i = 0; i < shard->size(); ++i) shard->chunk(i).enter(~View{0}, /*workers=*/0, {});
     }
     for (const auto& link : links_) link->close("this server ends");
     for (const auto& link : links_) link->join();

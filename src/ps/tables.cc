@@ -113,8 +113,7 @@ HeldShards::HeldShards(std::shared_ptr<const Tables> tables, const cluster::View
     links_.push_back(std::make_shared<ReplicaLink>(loop, std::move(options), std::move(shards)));
     for (const std::uint32_t number : numbers) by_shard[number].push_back(links_.back());
   }
-  std::vector<MemberId> workers;
-  for (const cluster::MemberInfo& worker : view.workers) workers.push_back(worker.id);
+  const auto workers = static_cast<std::uint32_t>(view.workers.size());
   const auto enter = [&](const std::shared_ptr<Shard>& shard, const std::vector<std::shared_ptr<ReplicaLink>>& to) {
     for (std::size_t i = 0; i < shard->size(); ++i) shard->chunk(i).enter(view.view, workers, to);
   };

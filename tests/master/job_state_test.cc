@@ -214,6 +214,21 @@ TEST_F(JobStateTest, DeathBeforeThePlanWaitsForThePlanNotForever) {
   EXPECT_THAT(reason(), HasSubstr("worker 1 (pid 101) died"));
 }
 
+/// A member whose connection was cut asks over another one; that the first has ended may be noticed after that.
+TEST_F(JobStateTest, EndOfAConnectionThatWasReplacedDoesNotEndTheWaitForAView) {
+  start({.workers = 2});
+  const auto known = answer(1);
+  const auto cut = sessions_[1];
+  const auto other = std::make_shared<FakeSession>(++last_session_);
+  job_->join(now_, other, {}, {.slot = 1, .pid = 101, .member = known.member, .view = known.view.view});
+  job_->heartbeat(now_, cut->id(), {.member = known.member});  // sent before
+  job_->disconnected(now_, cut->id());
+  regroup(0);
+  ASSERT_TRUE(other->answer());
+  EXPECT_EQ(other->answer()->view.view, 2u);
+  EXPECT_THAT(workers(), ElementsAre(0, 1));
+}
+
 TEST_F(JobStateTest, SilenceWhileTheMasterWasSuspendedDoesNotCount) {
   start({.workers = 2});
   now_ += 10s;  // this process was stopped

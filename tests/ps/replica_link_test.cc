@@ -107,7 +107,7 @@ struct ReplicaLinkTest : ::testing::Test {
                                .on_point = on_point};
     link = std::make_shared<ReplicaLink>(
         loop, options, std::vector<ReplicatedShard>{{.shard = shard, .number = 0, .in_sync = in_sync}});
-    chunk().enter(1, std::vector<MemberId>{1}, {link});
+    chunk().enter(1, /*workers=*/1, {link});
   }
 
   Chunk& chunk() { return shard->chunk(0); }
