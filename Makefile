@@ -13,10 +13,9 @@ CONSISTENCY ?= bsp
 ARGS        ?=
 
 .DEFAULT_GOAL := help
-# How long `make soak` runs, and its training and faults.
-SOAK_MINUTES ?= 20
-SOAK_ARGS    ?= --strategy ps -w 3 -s 2 --model mlp --data synthetic --step-ms 50 --checkpoint-every 500 \
-                --faults kill,kill,stop,slow --roles worker,server,master --every 200
+# How long `make soak` runs, in all; more flags for it.
+SOAK_MINUTES ?= 60
+SOAK_ARGS    ?=
 
 # Where `make install` puts Trireme; DESTDIR is put before it, for packaging.
 PREFIX ?= /usr/local
@@ -38,8 +37,8 @@ help:
 	@echo "  make install  build, and install the command, the library and its headers  (PREFIX=$(PREFIX))"
 	@echo "  make package  the same as Debian packages: build/$(PRESET)/packages/*.deb"
 	@echo "  make bench    measure the parameter server and all-reduce, beside this machine's raw speed and OpenMPI and gloo"
-	@echo "  make soak     train for $(SOAK_MINUTES) minutes while processes are killed and stopped, and check for leaks"
-	@echo "                (SOAK_MINUTES=5 SOAK_ARGS='--strategy allreduce --faults kill')"
+	@echo "  make soak     train for $(SOAK_MINUTES) minutes with faults of every kind, on every strategy in turn, and check for leaks"
+	@echo "                (SOAK_MINUTES=5 SOAK_ARGS='--every 20')"
 	@echo
 	@echo "For developers:"
 	@echo "  make deps     install the Debian packages that all of this needs; the other targets do it too"
@@ -124,7 +123,7 @@ bench:
 
 soak:
 	@$(MAKE) --no-print-directory build
-	build/$(PRESET)/bin/trireme chaos --soak-minutes $(SOAK_MINUTES) $(SOAK_ARGS) $(ARGS)
+	@tools/soak build/$(PRESET) $(SOAK_MINUTES) $(SOAK_ARGS) $(ARGS)
 
 check:
 	@tools/check_layers

@@ -19,7 +19,7 @@ void work(const TrainFlags& flags) {
   leave_on_sigterm();
   const data::Split data = load_data(flags);
   const auto job = Job::join();
-  set_up_logging({.role = fmt::format("worker {}", job->rank())});
+  set_up_logging({.role = fmt::format("worker {}", job->slot())});
   seed_torch(flags.seed);
   const Model model = make_model(flags.model, data.train->sample_shape(), data.train->classes());
   Trainer(*job, model, to_options(flags, job->rank())).fit(data.train, data.test);

@@ -70,6 +70,8 @@ void LeaseTable::finish(cluster::UnitRange range) {
   if (range_end > next_) {  // leased by a table that knew more
     returned_.push_back({next_, range_end - next_});
     next_ = range_end;
+    // That table had ended the pauses before them, too: no lease reaches beyond one.
+    if (plan_.pause_every > 0) passed_ = std::max(passed_, range.first / plan_.pause_every * plan_.pause_every);
   }
   finished_ += remove(returned_, range);
   for (auto& [worker, ranges] : held_) finished_ += remove(ranges, range);

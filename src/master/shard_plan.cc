@@ -73,6 +73,31 @@ void place_shards(cluster::ViewInfo& next, const cluster::ViewInfo& before, cons
   }
 }
 
+const Member* keeper_of_last_copies(const cluster::ViewInfo& view, const MemberTable& members,
+                                    Deadline::Clock::time_point since) {
+  const auto find = [&](cluster::MemberId id) -> const Member* {
+    const auto found = members.all().find(id);
+    return found == members.all().end() ? nullptr : &found->second;
+  };
+  const auto may_return = [&](const Member& server) {
+    const bool heard = server.was_in_view && !server.state.left && server.last_heard >= since;
+    return heard && members.living(cluster::Role::kServer, server.state.slot) == nullptr;
+  };
+  for (const cluster::ShardPlace& place : view.shards) {
+    const Member* keeper = nullptr;
+    bool lives = false;
+    for (const cluster::MemberId id :
+         {place.primary, place.in_sync ? place.replica : 0, place.filled ? place.filling : 0}) {
+      const Member* server = find(id);
+      if (server == nullptr) continue;
+      lives = lives || server->alive();
+      if (may_return(*server)) keeper = server;
+    }
+    if (!lives && keeper != nullptr) return keeper;
+  }
+  return nullptr;
+}
+
 bool may_go(const Member& server, const cluster::ViewInfo& view, const ServerTarget& target) {
   const bool surplus = server.state.role == cluster::Role::kServer && server.state.slot >= target.servers;
   return surplus && !holds_something(server.info.id, view);

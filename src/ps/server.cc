@@ -65,8 +65,9 @@ class Server::Impl final : public net::RequestHandler {
   }
 
   ServerStatus status() const {
-    ServerStatus status{.view = view_.load(), .replicas = {}};
     const auto held = this->held();
+    // Of the view that the reports are about: while the next one is being entered, `view_` is ahead of that.
+    ServerStatus status{.view = held ? held->view() : view_.load(), .replicas = {}};
     if (!held) return status;
     for (const auto& link : held->links()) {
       for (cluster::ShardReport& report : link->reports()) status.replicas.push_back(std::move(report));

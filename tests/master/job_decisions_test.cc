@@ -20,8 +20,8 @@ struct JobDecisionsTest : ::testing::Test {
       saved.apply(changes);
       writes.push_back(changes);
     };
-    state = std::make_unique<JobState>(MasterOptions{.service = {}, .shape = shape, .hang_after = 1h, .log_entry = log},
-                                       now);
+    state = std::make_unique<JobState>(
+        MasterOptions{.service = {}, .shape = shape, .hang_after = hang_after, .log_entry = log}, now);
     return *state;
   }
 
@@ -72,6 +72,7 @@ struct JobDecisionsTest : ::testing::Test {
   static cluster::Plan elastic_plan() { return {.steps = 10, .batch = 8, .lanes = 4, .elastic = true}; }
 
   const Deadline::Clock::time_point now = Deadline::Clock::now();
+  std::chrono::milliseconds hang_after = 1h;
   bool store_fails = false;
   SavedText saved;
   std::vector<SavedText> writes;
@@ -396,6 +397,43 @@ TEST_F(JobDecisionsTest, ServerThatComesBackBeforeTheNextViewKeepsItsShards) {
   const auto view = worker.take<cluster::JoinReply>().view;
   EXPECT_EQ(view.view, 2);
   for (const cluster::ShardPlace& place : view.shards) EXPECT_EQ(place, (cluster::ShardPlace{.primary = 1, .born = 1}));
+}
+
+/// As when one server dies and the network of the master is cut a moment later.
+TEST_F(JobDecisionsTest, NoViewIsFormedWithoutTheLastCopiesWhileTheirServerMayComeBack) {
+  job({.workers = 1, .servers = 2, .replicas = 1});
+  join(Role::kServer, 0);
+  join(Role::kServer, 1);
+  join_worker(0);
+  state->set_plan(now, elastic_plan());
+  lose(1);  // it is dead; its replicas on the other one are in sync
+  lose(2);  // cut off
+  join(Role::kServer, 0);
+  RecordingSession& worker = join(Role::kWorker, 0, {.member = 3, .view = 1});
+  state->tick(now);
+  EXPECT_EQ(worker.answers(), 0);
+  EXPECT_THAT(state->status(now).reason, HasSubstr("waiting for server 1, which has the only copy"));
+  join(Role::kServer, 1, {.member = 2});
+  const auto view = worker.take<cluster::JoinReply>().view;
+  for (const cluster::ShardPlace& place : view.shards) EXPECT_EQ(place.born, 1u) << "no shard was lost";
+}
+
+TEST_F(JobDecisionsTest, LastCopiesAreGivenUpWhenTheirServerStaysAway) {
+  hang_after = 3s;
+  job({.workers = 1, .servers = 2, .replicas = 1});
+  join(Role::kServer, 0);
+  join(Role::kServer, 1);
+  join_worker(0);
+  state->set_plan(now, elastic_plan());
+  lose(1);
+  lose(2);
+  join(Role::kServer, 0);
+  RecordingSession& worker = join(Role::kWorker, 0, {.member = 3, .view = 1});
+  EXPECT_EQ(worker.answers(), 0);
+  for (auto later = 0ms; later <= 3s; later += 500ms) state->tick(now + later);
+  EXPECT_EQ(worker.answers(), 0);
+  state->tick(now + 3s + 1ms);
+  EXPECT_EQ(worker.take<cluster::JoinReply>().view.shards.at(0).born, 2u);
 }
 
 TEST_F(JobDecisionsTest, ServerThatIsBackAndWaitsIsNotGivenUpForWhatItsPrimarySawBefore) {

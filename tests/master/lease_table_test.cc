@@ -158,6 +158,15 @@ TEST(LeaseTable, WhatAWorkerDoesNotHoldIsLeasedAgain) {
   EXPECT_EQ(book.next(1).first, others.first + others.count) << "everybody holds what was leased to him";
 }
 
+TEST(LeaseTable, UnitsBeyondAPauseSayThatItHasEnded) {
+  const LeasePlan plan{.total = 100, .workers = 1, .pause_every = 10};
+  LeaseTable outdated(plan, {.end = 100, .next = 10, .passed = 0, .open = {}});
+  EXPECT_TRUE(outdated.paused());
+  outdated.finish({10, 2});  // leased by a table that knew of the checkpoint
+  EXPECT_FALSE(outdated.paused());
+  EXPECT_EQ(outdated.next(1).first, 12u) << "work goes on up to the next pause";
+}
+
 TEST(LeaseTable, EmptyPlanIsOver) { EXPECT_TRUE(LeaseTable(LeasePlan{}).over()); }
 
 }  // namespace

@@ -202,5 +202,38 @@ TEST(Survival, SilentReplicaIsReportedAndDelaysUpdatesOnlyBriefly) {
   EXPECT_THAT(status.replicas[0].failure, ::testing::HasSubstr("did not answer"));
 }
 
+/// A report of the view before, taken for one of this view, would make the master give up a server that is well.
+TEST(Survival, ReportsAreOfTheViewTheyName) {
+  const Server one(server_options());
+  const Server two(server_options());
+  net::EventLoop loop("client");
+  const auto replica_in = [](View view) { return MemberId{1000 + view}; };
+  const auto next = [&](View number) {
+    cluster::ViewInfo view = cluster::first_view(1, {one.address(), two.address()}, 2);
+    view.view = number;
+    view.servers[1].id = replica_in(number);
+    for (cluster::ShardPlace& place : view.shards) place = {view.servers[0].id, view.servers[1].id, true};
+    return view;
+  };
+  Client client(loop, client_options(next(1), 1, net::Transport::kShm));
+  client.open(kTables, options_of({}));
+  std::size_t reports = 0;
+  std::size_t of_another_view = 0;
+  {
+    const std::jthread master([&](const std::stop_token& stop) {
+      while (!stop.stop_requested()) {
+        const ServerStatus status = one.status();
+        for (const cluster::ShardReport& report : status.replicas) {
+          ++reports;
+          of_another_view += report.replica == replica_in(status.view) ? 0 : 1;
+        }
+      }
+    });
+    for (View view = 2; view < 200; ++view) client.enter(next(view), 1);
+  }
+  EXPECT_GT(reports, 0u);
+  EXPECT_EQ(of_another_view, 0u);
+}
+
 }  // namespace
 }  // namespace trireme::ps
