@@ -65,16 +65,19 @@ std::string FaultInjector::inject(FaultKind kind, pid_t pid) {
 
 void FaultInjector::tick() {
   const auto now = Deadline::Clock::now();
-  for (Lasting& lasting : lasting_) {
-    if (lasting.until.passed()) {
-      end(lasting, disk_);
-    } else if (lasting.kind == FaultKind::kSlow && now - lasting.since >= (lasting.stopped ? kPause : kRun)) {
-      send(lasting.process, lasting.stopped ? SIGCONT : SIGSTOP);
-      lasting.stopped = !lasting.stopped;
-      lasting.since = now;
+  for (auto lasting = lasting_.begin(); lasting != lasting_.end();) {
+    if (lasting->until.passed()) {
+      end(*lasting, disk_);
+      lasting = lasting_.erase(lasting);
+      continue;
     }
+    if (lasting->kind == FaultKind::kSlow && now - lasting->since >= (lasting->stopped ? kPause : kRun)) {
+      send(lasting->process, lasting->stopped ? SIGCONT : SIGSTOP);
+      lasting->stopped = !lasting->stopped;
+      lasting->since = now;
+    }
+    ++lasting;
   }
-  std::erase_if(lasting_, [](const Lasting& lasting) { return lasting.until.passed(); });
 }
 
 void FaultInjector::end(Lasting& lasting, std::optional<FullDisk>& disk) {

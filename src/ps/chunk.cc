@@ -125,6 +125,13 @@ void Chunk::finish_rounds() {
 
 void Chunk::push_at_once(ChunkRequest request) {
   Worker& worker = workers_[request.worker];
+  if (worker.left) {  // it had no work for a while
+    const Step slowest = slowest_clock();
+    if (slowest != ~Step{0}) worker.clock = std::max(worker.clock, slowest);
+    worker.start = worker.clock;
+    worker.first.reset();
+    worker.left = false;
+  }
   const Step clock = advance(worker, request.info.step);
   const bool fresh = units_.insert(request.info.unit);
   std::optional<Forward> forward;

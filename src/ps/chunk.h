@@ -110,7 +110,8 @@ class Chunk {
   /// initial values are there, the waiter waits for them. What it gets, the replica has.
   void pull(ChunkRequest request);
 
-  /// The worker will push no more: nobody waits for it.
+  /// The worker pushes nothing for now, or no more: nobody waits for it. In ssp and asp it may push again; its clock
+  /// is then at least that of the slowest.
   void leave(Rank worker);
 
   // For replicas.

@@ -59,7 +59,7 @@ enum Request : std::uint16_t {
   kOpen = 1,         ///< OpenRequest -> OpenReply: agree on tables and view; the first one creates the tables
   kAssign = 2,       ///< PushPullRequest -> StepOutcome: initial values, from the chief
   kPushPull = 3,     ///< PushPullRequest -> StepOutcome: push, pull, or both, of many chunks
-  kLeave = 4,        ///< LeaveRequest -> Done: this worker will push no more
+  kLeave = 4,        ///< LeaveRequest -> Done: nobody waits for this worker until it pushes again
   kStats = 5,        ///< Nothing -> ServerStats
   kFetch = 6,        ///< FetchRequest -> ChunkHeader and ChunkState: all of a chunk; any copy may be asked
   kRestore = 7,      ///< ChunkHeader and ChunkState -> StepOutcome: a chunk as it was saved, whatever it is now

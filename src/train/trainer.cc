@@ -136,6 +136,10 @@ class Trainer::Run final : public TrainControl {
         stream_->saved();
         continue;
       }
+      if (work->idle) {
+        strategy_->pause();
+        continue;
+      }
       const StepOutcome done = step(std::move(*work));
       if (done.stop) return Ending::kDone;
       if (done.regroup && (plan_.leased || next_step_ < plan_.steps)) return Ending::kRegroup;

@@ -399,6 +399,20 @@ TEST(Chunk, SspClocksStartAnewInEachView) {
   EXPECT_EQ(push(0, 9)->answers, 1);
 }
 
+TEST(Chunk, SspAWorkerWithoutWorkHoldsBackNobody) {
+  Bench bench(at_once(2, 1));
+  std::uint64_t unit = 0;
+  const auto push = [&](Rank worker, Step step) { return bench.push(worker, step, {0, 1}, all(1), 1, false, unit++); };
+  EXPECT_EQ(push(0, 0)->answers, 1);
+  const auto ahead = push(0, 1);
+  EXPECT_EQ(ahead->answers, 0);
+  bench.chunk.leave(1);
+  EXPECT_EQ(ahead->answers, 1);
+  for (Step step = 2; step < 6; ++step) EXPECT_EQ(push(0, step)->answers, 1);
+  EXPECT_EQ(push(1, 0)->answers, 1) << "it goes on at the clock of the other one";
+  EXPECT_EQ(push(1, 1)->answers, 0) << "two ahead";
+}
+
 /// Of two servers each sees pushes that the other one does not, because views end between them.
 TEST(Chunk, SspServersThatSawDifferentPushesNeverHoldBackBoth) {
   Bench one(at_once(2, 1));

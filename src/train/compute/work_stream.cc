@@ -11,6 +11,7 @@ namespace {
 constexpr auto kReadTime = 120s;
 constexpr auto kLeaseTime = 3600s;    // others may be slow with the last units, or save; the master notices who hangs
 constexpr Step kSaveMark = ~Step{0};  // the step of a work item that means: save
+constexpr Step kIdleMark = kSaveMark - 1;
 
 std::size_t depth_for(Lane lanes) { return 2 * static_cast<std::size_t>(lanes); }
 
@@ -75,6 +76,7 @@ class LeasedStream final : public WorkStream {
     if (!item) return std::nullopt;
     StepWork work{.step = item->work.step, .lanes = {item->work.lane, 1}, .items = {}};
     work.save = work.step == kSaveMark;
+    work.idle = work.step == kIdleMark;
     work.items.push_back(std::move(*item));
     return work;
   }
@@ -118,10 +120,16 @@ class LeasedStream final : public WorkStream {
       if (reply.over || stop.stop_requested()) return std::nullopt;
       lease_ = reply.range;
       const MutexLock lock(mutex_);
-      if (lease_.count > 0) held_.push_back(lease_);
+      if (lease_.count > 0) {
+        held_.push_back(lease_);
+        idle_ = false;
+      }
       if (reply.save && to_save_ == 0) {
         to_save_ = reply.finished;
         return data::Work{.step = kSaveMark, .lane = 0, .indices = {}};
+      }
+      if (lease_.count == 0 && held_.empty() && finished_.empty() && !std::exchange(idle_, true)) {
+        return data::Work{.step = kIdleMark, .lane = 0, .indices = {}};
       }
       if (lease_.count == 0) {  // others are at work on the last units: ask again when there is news, or soon
         finished_some_.wait(mutex_, stop, Deadline::in(10ms),
@@ -151,6 +159,7 @@ class LeasedStream final : public WorkStream {
   cluster::Membership& master_;
   std::atomic<std::uint64_t> finished_units_{0};
   cluster::UnitRange lease_;  // the prefetch thread's
+  bool idle_ = false;         // likewise: the training thread was told that there is no work
   Mutex mutex_;
   StoppableCondition finished_some_;
   std::vector<cluster::UnitRange> finished_ TRIREME_GUARDED_BY(mutex_);  // not yet reported

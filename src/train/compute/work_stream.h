@@ -19,6 +19,7 @@ struct StepWork {
   LaneRange lanes;
   std::vector<data::Item> items;  ///< one per lane, in order
   bool save = false;              ///< leased streams: nothing to compute; nobody is at work: save, then call `saved`
+  bool idle = false;              ///< leased streams: nothing to compute for now; others may be at work
 
   std::uint64_t samples() const;
 };

@@ -210,6 +210,12 @@ void ParameterServer::take_parameters() {
   }
 }
 
+/// Otherwise a worker that is ahead of this one would be held back by the servers, while this one waits for the units
+/// that the other has not finished.
+void ParameterServer::pause() {
+  if (options_.consistency.mode == ps::Consistency::Mode::kSsp) client_->leave();
+}
+
 void ParameterServer::leave() { client_->leave(); }
 
 void ParameterServer::interrupt(const std::string& reason) {

@@ -44,6 +44,7 @@ class ParameterServer final : public Strategy {
   void add(std::size_t i) override;
   StepOutcome finish() override;
   void refresh() override;
+  void pause() override;
   void leave() override;
   std::optional<TrainingState> state(const CheckpointRequest& request) override;
   void interrupt(const std::string& reason) override;

@@ -56,6 +56,9 @@ class Strategy : public GradientSink {
   /// steps or after `leave`; so not a collective call. Throws PeerLost, Timeout, StaleView.
   virtual void refresh() = 0;
 
+  /// This worker has no work for now: until its next step nobody waits for it. Throws PeerLost, Timeout, StaleView.
+  virtual void pause() {}
+
   /// This worker contributes no more. In synchronous modes all workers call it after the same step, and it may be a
   /// collective call. Throws PeerLost, Timeout, StaleView.
   virtual void leave() = 0;
