@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cmath>
+#include <limits>
 #include <string>
 #include <tuple>
 #include <type_traits>
@@ -8,6 +10,19 @@
 #include <fmt/format.h>
 
 namespace trireme {
+
+/// The numbers that a flag takes.
+struct Limits {
+  double least = 0;
+  double most = std::numeric_limits<double>::infinity();
+  bool above = false;  ///< `least` itself is not allowed
+  bool below = false;  ///< neither is `most`
+
+  /// Infinity and nan never are.
+  bool allow(double value) const {
+    return std::isfinite(value) && (above ? value > least : value >= least) && (below ? value < most : value <= most);
+  }
+};
 
 /// One flag of a program: the member of `Flags` that it sets, and what its help says. A program's flags are a tuple of
 /// these, so that each is described once, for the one that reads the command line and the one that writes it.
@@ -19,6 +34,7 @@ struct Flag {
   bool show_default = false;              ///< in the help
   std::vector<std::string> choices = {};  ///< the values it takes; empty = not a matter of choice
   std::string group = {};                 ///< its heading in the help; empty = the usual one
+  Limits limits = {};                     ///< of a number
 
   std::string name() const { return names.substr(names.rfind(',') + 1); }  ///< "--workers"; `npos + 1` is 0
   std::string key() const { return name().substr(2); }                     ///< "workers", as in a file

@@ -6,6 +6,7 @@
 #include "cli/bench/ps.h"
 #include "cli/bench/recover.h"
 #include "cli/commands.h"
+#include "cli/numbers.h"
 
 namespace trireme::cli {
 namespace {
@@ -21,8 +22,7 @@ void add_checkpoint(CLI::App& bench, Action& action) {
   command->add_option("--folder", options->folder, "on the disk to measure; what is written there is removed again")
       ->check(CLI::ExistingDirectory)
       ->capture_default_str();
-  command->add_option("--rounds", options->rounds, "how often each is measured; the median counts")
-      ->check(CLI::PositiveNumber)
+  add_number(*command, "--rounds", options->rounds, "how often each is measured; the median counts", {.least = 1})
       ->capture_default_str();
   command->callback([options, &action] { action = [options] { return bench_checkpoint(*options); }; });
 }
@@ -31,8 +31,7 @@ void add_recover(CLI::App& bench, Action& action) {
   auto* command = bench.add_subcommand("recover", "how soon training continues after a process was killed or stopped");
   auto options = std::make_shared<BenchRecoverOptions>();
   command->add_flag("--json", options->json, "one JSON object on standard output");
-  command->add_option("--rounds", options->rounds, "faults of each kind")
-      ->check(CLI::PositiveNumber)
+  add_number(*command, "--rounds", options->rounds, "faults of each kind", {.least = 1})
       ->capture_default_str();
   command->callback([options, &action] { action = [options] { return bench_recover(*options); }; });
 }
@@ -42,9 +41,9 @@ void add_crowd(CLI::App& bench, Action& action) {
   auto options = std::make_shared<BenchCrowdOptions>();
   command->add_flag("--json", options->json, "one JSON object on standard output");
   command->add_option("--workers", options->workers, "sizes of jobs")->delimiter(',')->capture_default_str();
-  command->add_option("--servers", options->servers, "of each job")->check(CLI::PositiveNumber)->capture_default_str();
-  command->add_option("--steps", options->steps, "of each job; a tenth of the workers is killed half-way")
-      ->check(CLI::Range(Step{2}, Step{1'000'000}))
+  add_number(*command, "--servers", options->servers, "of each job", {.least = 1})->capture_default_str();
+  add_number(*command, "--steps", options->steps, "of each job; a tenth of the workers is killed half-way",
+             {.least = 2, .most = 1'000'000})
       ->capture_default_str();
   command->callback([options, &action] { action = [options] { return bench_crowd(*options); }; });
   const auto hidden = "";  // what the workers of these jobs run; not for people
@@ -68,8 +67,7 @@ void add_bench(CLI::App& app, Action& action) {
   reduce->add_flag("--json", reduce_options->json, "one JSON object on standard output");
   reduce->add_flag("--peers", reduce_options->peers,
                    "also OpenMPI and gloo, by the same method (libopenmpi-dev openmpi-bin libgloo-dev)");
-  reduce->add_option("--rounds", reduce_options->rounds, "how often each is measured; its best round counts")
-      ->check(CLI::PositiveNumber)
+  add_number(*reduce, "--rounds", reduce_options->rounds, "how often each is measured; its best round counts", {.least = 1})
       ->capture_default_str();
   reduce->add_option("--ranks", reduce_options->ranks, "numbers of processes")->delimiter(',')->capture_default_str();
   reduce->add_option("--bytes", reduce_options->bytes, "sizes of the buffer, multiples of 4")

@@ -10,6 +10,7 @@
 #include "cli/commands.h"
 #include "cli/config_file.h"
 #include "cli/declare_flag.h"
+#include "cli/numbers.h"
 #include "cli/train_flags.h"
 #include "cluster/strategy_choice.h"
 #include "observe/run_folder.h"
@@ -125,28 +126,26 @@ void declare_faults(CLI::App& command, ChaosFlags& flags) {
   set_up(command.add_option("--roles", flags.roles, "which processes they hit: worker, server, master"))
       ->delimiter(',')
       ->capture_default_str();
-  set_up(command.add_option("--every", flags.every, "steps between two faults, on average"))
-      ->check(CLI::PositiveNumber)
+  set_up(add_number(command, "--every", flags.every, "steps between two faults, on average", {.least = 1}))
       ->capture_default_str();
-  set_up(command.add_option("--every-ms", flags.every_ms,
-                            "milliseconds between two faults, on average, however far training gets meanwhile"))
-      ->check(CLI::PositiveNumber)
+  set_up(add_number(command, "--every-ms", flags.every_ms,
+                    "milliseconds between two faults, on average, however far training gets meanwhile", {.least = 1}))
       ->excludes("--every");
-  set_up(command.add_option("--count", flags.count, "number of faults; 0: until training ends"))->capture_default_str();
-  set_up(command.add_option("--fault-seed", flags.fault_seed,
-                            "decides what happens to which process when; the same seed gives the same plan"))
+  set_up(add_number(command, "--count", flags.count, "number of faults; 0: until training ends"))->capture_default_str();
+  set_up(add_number(command, "--fault-seed", flags.fault_seed,
+                    "decides what happens to which process when; the same seed gives the same plan"))
       ->capture_default_str();
-  set_up(command.add_option("--stop-for", flags.stop_for, "seconds that stop, slow and disk-full last"))
-      ->check(CLI::PositiveNumber)
+  set_up(add_number(command, "--stop-for", flags.stop_for, "seconds that stop, slow and disk-full last",
+                    {.above = true}))
       ->capture_default_str();
-  set_up(command.add_option("--patience", flags.patience, "seconds to wait for a recovery before the next fault"))
-      ->check(CLI::PositiveNumber)
+  set_up(add_number(command, "--patience", flags.patience, "seconds to wait for a recovery before the next fault",
+                    {.above = true}))
       ->capture_default_str();
   set_up(command.add_flag("--overlap", flags.overlap, "do not wait for recovery; servers are still hit one at a time"));
-  set_up(command.add_option("--soak-minutes", flags.soak_minutes,
-                            "train for this long, with faults all the time, and check that surviving processes do not "
-                            "grow (worker 0 is spared)"))
-      ->check(CLI::PositiveNumber);
+  set_up(add_number(command, "--soak-minutes", flags.soak_minutes,
+                    "train for this long, with faults all the time, and check that surviving processes do not grow "
+                    "(worker 0 is spared)",
+                    {.above = true}));
 }
 
 /// Sets the defaults that differ from those of a training.

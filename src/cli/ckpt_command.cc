@@ -2,6 +2,7 @@
 
 #include "cli/ckpt/commands.h"
 #include "cli/commands.h"
+#include "cli/numbers.h"
 
 namespace trireme::cli {
 namespace {
@@ -23,7 +24,7 @@ constexpr const char* kPath = "a run's folder, its checkpoints folder, or the fo
 
 void add_choice(CLI::App& command, CkptChoice& choice) {
   command.add_option("path", choice.path, kPath)->required();
-  command.add_option("--step", choice.step, "of the checkpoint; the newest complete one unless given");
+  add_number(command, "--step", choice.step, "of the checkpoint; the newest complete one unless given");
 }
 
 /// Adds a command whose options live as long as its action.
@@ -69,8 +70,8 @@ void add_ckpt(CLI::App& app, Action& action) {
       [](CLI::App& command, CkptDiffOptions& options) {
         command.add_option("a", options.a.path, kPath)->required();
         command.add_option("b", options.b.path, "the other")->required();
-        command.add_option("--step-a", options.a.step, "step of a; the newest complete one unless given");
-        command.add_option("--step-b", options.b.step, "step of b");
+        add_number(command, "--step-a", options.a.step, "step of a; the newest complete one unless given");
+        add_number(command, "--step-b", options.b.step, "step of b");
         command.add_flag("--json", options.json, "one JSON object");
       },
       ckpt_diff);
@@ -96,10 +97,9 @@ void add_ckpt(CLI::App& app, Action& action) {
             ->required()
             ->check(CLI::ExistingFile);
         command.add_option("run", options.run, "a run's folder, created if needed")->required();
-        command
-            .add_option("--time-limit", options.time_limit,
-                        "seconds for a torch archive, which is given up then; unless given, 60 and one for every 5 MB")
-            ->check(CLI::PositiveNumber);
+        add_number(command, "--time-limit", options.time_limit,
+                   "seconds for a torch archive, which is given up then; unless given, 60 and one for every 5 MB",
+                   {.above = true});
       },
       ckpt_import);
 }

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "base/flag.h"
+#include "cli/numbers.h"
 
 namespace trireme::cli {
 
@@ -16,6 +17,8 @@ CLI::Option* declare_flag(CLI::App& command, const Flag<Flags, Value>& flag, Fla
   CLI::Option* option = nullptr;
   if constexpr (std::is_same_v<Value, bool>) {
     option = command.add_flag(flag.names, flags.*flag.member, flag.help);
+  } else if constexpr (std::is_arithmetic_v<Value>) {
+    option = add_number(command, flag.names, flags.*flag.member, flag.help, flag.limits);
   } else {
     option = command.add_option(flag.names, flags.*flag.member, flag.help);
   }

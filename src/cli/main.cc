@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/suggest.h"
 #include "cli/commands.h"
+#include "cli/usage_problem.h"
 
 namespace {
 
@@ -65,8 +66,11 @@ int main(int argc, char** argv) {
     check_command(app, std::span(argv, static_cast<std::size_t>(argc)).subspan(1));
     app.parse(argc, argv);
     return action();
+  } catch (const CLI::Success& asked) {  // for help, or the version
+    return app.exit(asked);
   } catch (const CLI::ParseError& problem) {
-    return app.exit(problem) == 0 ? 0 : 2;
+    fmt::print(stderr, "trireme: {}\n", trireme::cli::explain(app, problem));
+    return 2;
   } catch (const trireme::InvalidArgument& problem) {
     fmt::print(stderr, "trireme: {}\n", problem.what());
     return 2;

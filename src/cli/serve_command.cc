@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "cli/commands.h"
+#include "cli/numbers.h"
 #include "cluster/environment.h"
 #include "cluster/master_finder.h"
 #include "cluster/membership.h"
@@ -178,12 +179,13 @@ void add_serve(CLI::App& app, Action& action) {
   auto flags = std::make_shared<ServeFlags>();
   command->add_option("--master", flags->master, "host:port of the master");
   command->add_option("--store", flags->store, "where the master is found: sqlite:/folder/job.db, etcd://host:2379");
-  command->add_option("--rank", flags->rank, "which server this is, from 0")->default_str("0");
+  add_number(*command, "--rank", flags->rank, "which server this is, from 0")->default_str("0");
   command->add_option("--listen", flags->listen,
                       "host:port to listen on; unless given, where the way to the master begins, and any free port");
   command->add_option("--advertise", flags->advertise,
                       "host name for workers to connect to, when listening on 0.0.0.0");
-  command->add_option("--threads", flags->threads, "for large requests; -1: chosen by the number of cores")
+  add_number(*command, "--threads", flags->threads, "for large requests; -1: chosen by the number of cores",
+             {.least = -1})
       ->capture_default_str();
   command->add_option("--run-dir", flags->run_dir,
                       "the run's folder, as the workers see it: the server then writes its part of checkpoints itself "
