@@ -1,6 +1,8 @@
 # The entry point. CMake does the work (CMakeLists.txt, CMakePresets.json); everything it makes is in build/<preset>.
 
 JOBS    ?= $(shell nproc)
+# Tests wait for each other's processes more than they compute.
+TEST_JOBS ?= $(shell expr 2 \* $(JOBS))
 PRESET  ?= release
 
 # What `make demo` trains; any of them can be given: make demo EPOCHS=5 CONSISTENCY=ssp:4
@@ -49,13 +51,13 @@ help:
 	@echo "  make asan-core  the same without LibTorch, which is much faster"
 	@echo "  make tsan     the tests without LibTorch under ThreadSanitizer"
 	@echo "  make fuzz     search for input that breaks a reader, $(MINUTES) min for each target (MINUTES=10 FUZZ_TARGETS='csv idx')"
-	@echo "  make tidy     clang-tidy over all sources  (FILES='a.cc b.cc': only these)"
+	@echo "  make tidy     clang-tidy over all sources  (FILES='a.cc b.cc': only these; FILES=--changed: since the last tag, or 50 commits)"
 	@echo "  make thread-safety   Clang's analysis of locks  (FILES: as above)"
 	@echo "  make public-headers  check that public headers compile alone, and measure how long they take beside LibTorch's own"
 	@echo "  make format   format the sources with clang-format"
 	@echo "  make clean    remove build/"
 	@echo
-	@echo "JOBS=$(JOBS) compilers and tests run at a time. The program is build/release/bin/trireme --help."
+	@echo "JOBS=$(JOBS) compilers and TEST_JOBS=$(TEST_JOBS) tests run at a time. The program is build/release/bin/trireme --help."
 
 deps:
 	@tools/install_dependencies
@@ -106,7 +108,7 @@ asan asan-core tsan:
 	@$(MAKE) --no-print-directory run-tests PRESET=$@
 
 run-tests:
-	@ctest --preset $(PRESET) --parallel $(JOBS) --output-junit $(CURDIR)/build/$(PRESET)/tests.xml
+	@ctest --preset $(PRESET) --parallel $(TEST_JOBS) --output-junit $(CURDIR)/build/$(PRESET)/tests.xml
 
 # What is found stays in build/fuzz: fix it, and keep the input in tests/fuzz/corpus/<target>/.
 fuzz:

@@ -87,10 +87,17 @@ endfunction()
 # What headers instantiate takes longer than our own code; several files at a time do it once. How many is a balance:
 # larger groups make a whole build faster, and that of a small change slower.
 option(TRIREME_UNITY "Compile files in groups, which halves the time of a whole build" ON)
+# Where nobody changes Trireme, only the whole build counts.
+set(scale 4)
+if(PROJECT_IS_TOP_LEVEL)
+  set(scale 1)
+endif()
+set(TRIREME_UNITY_SCALE ${scale} CACHE STRING "How many times larger than usual these groups are")
 function(trireme_compile_together target files)
   if(NOT TRIREME_UNITY)
     return()
   endif()
+  math(EXPR files "${TRIREME_UNITY_SCALE} * ${files}")
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${files})
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     # It takes a group's files for headers; and false alarms of GCC 12 on short strings.

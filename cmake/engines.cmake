@@ -10,6 +10,8 @@ if(TRIREME_WITH_MPI)
   add_library(Trireme::mpi ALIAS trireme_mpi)
   trireme_library(trireme_mpi mpi)
   target_link_libraries(trireme_mpi PUBLIC trireme_core MPI::MPI_CXX PRIVATE $<BUILD_INTERFACE:trireme_internal>)
+  target_precompile_headers(trireme_mpi REUSE_FROM trireme_core)
+  trireme_compile_together(trireme_mpi 5)
 else()
   message(STATUS "Without the MPI engine: no MPI found (Debian: libopenmpi-dev openmpi-bin)")
 endif()
@@ -35,6 +37,8 @@ if(TRIREME_WITH_NCCL)
   target_link_libraries(trireme_nccl PUBLIC trireme_core
     PRIVATE CUDA::cudart $<BUILD_INTERFACE:${NCCL_LIBRARY}> $<INSTALL_INTERFACE:Trireme::libnccl>
     $<BUILD_INTERFACE:trireme_internal>)
+  target_precompile_headers(trireme_nccl REUSE_FROM trireme_core)
+  trireme_compile_together(trireme_nccl 5)
 else()
   message(STATUS "Without the NCCL engine: no CUDA with NCCL found (Debian non-free: nvidia-cuda-toolkit libnccl-dev; "
     "or NVIDIA's own packages, or NCCL_HOME)")

@@ -35,4 +35,6 @@ add_executable(trireme-torch-archive src/cli/torch_archive_main.cc src/cli/confi
   src/cli/ckpt/conversion_report.cc)
 target_link_libraries(trireme-torch-archive PRIVATE trireme_torch trireme_internal)
 target_precompile_headers(trireme-torch-archive REUSE_FROM trireme_torch)
+set_source_files_properties(src/cli/confinement.cc src/cli/ckpt/conversion_report.cc PROPERTIES
+  SKIP_PRECOMPILE_HEADERS ON)  # they are small, and see nothing of LibTorch
 trireme_program(trireme-torch-archive)

@@ -150,7 +150,7 @@ void ReplicaLink::forward(std::uint32_t shard, ReplicaUpdate update, ChunkState 
   const bool room = !queue_.empty() && !queue_.back().whole && queue_.back().bytes + gradient.bytes <= kMessageBytes;
   if (!room) queue_.push_back({.whole = false, .replicate = {.from = options_.from}});
   Message& message = queue_.back();
-  message.replicate.updates.push_back(std::move(update));
+  message.replicate.updates.push_back(update);
   message.bytes += gradient.bytes;
   if (gradient.bytes > 0) message.payload.push_back(std::move(gradient));
   for (DeferredReply& each : reply) message.waiting.push_back({shard, std::move(each)});

@@ -116,12 +116,12 @@ TEST(Writer, AbandonsItsWorkWhenClosed) {
   const TempFolder folder;
   const State state = make_state(1, {{"model/w", DType::kU8, {200'000}}});
   std::vector<WriteReport> reports;
-  expect_ends_within(30s, [&] {
+  expect_ends_within(kPatience, [&] {
     Writer slow(
         {.folder = folder.path(), .bytes_per_second = 1000, .on_done = [&](const auto& r) { reports.push_back(r); }});
     EXPECT_TRUE(slow.start(info_of(state, 1), deal(state, 1, 1)[0]));
   });
-  expect_ends_within(30s, [&] {
+  expect_ends_within(kPatience, [&] {
     Writer lonely({.folder = folder.path(), .on_done = [&](const auto& r) { reports.push_back(r); }});
     EXPECT_TRUE(lonely.start(info_of(state, 2, 0, 2), deal(state, 1, 1)[0]));
   });

@@ -204,7 +204,7 @@ TEST_P(AsyncTest, HandlesOfADestroyedCommunicatorEnd) {
   handles.push_back(both[0]->start(recv(Array(std::span(other)), 1)));
   handles.push_back(both[0]->start(all_reduce(std::span(memory))));
   handles.push_back(both[0]->start(barrier()));
-  expect_ends_within(10s, [&] { both[0].reset(); });
+  expect_ends_within(kPatience, [&] { both[0].reset(); });
   for (Handle& handle : handles) {
     EXPECT_TRUE(handle.poll());
     EXPECT_FAILS(handle.wait(), PeerLost, "");
@@ -250,7 +250,7 @@ TEST_P(AsyncTest, MessageWithoutReceiverTimesOut) {
       return;
     }
     std::vector<float> data(kManyFloats, 1);
-    expect_ends_within(10s, [&] {
+    expect_ends_within(kPatience, [&] {
       EXPECT_FAILS(communicator.run(send(ConstArray(std::span(data)), 1)), Timeout, "send of", "to rank 1");
     });
     EXPECT_FAILS(communicator.run(barrier()), PeerLost, "reconfigured");

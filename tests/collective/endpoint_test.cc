@@ -136,12 +136,11 @@ TEST_P(EndpointTest, TimeoutNamesTheRankThatDidNotConnect) {
   Ranks ranks(3);
   // Ranks 0 and 2 are here; 1 has an endpoint, but does not take part.
   std::vector<std::string> problems;
-  expect_ends_within(10s, [&] {
+  expect_ends_within(kPatience, [&] {
     problems = ranks.run([&](Rank rank) {
       if (rank == 1) return;
-      Communicator communicator(
-          *ranks.endpoints[rank],
-          ranks.options(rank, {.transport = transport(), .connect_within = 400ms, .deadline = 400ms}));
+      Communicator communicator(*ranks.endpoints[rank],
+                                ranks.options(rank, {.transport = transport(), .connect_within = 1s, .deadline = 1s}));
       communicator.run(barrier());  // where connecting succeeds without it, nothing else does
     });
   });
@@ -223,8 +222,7 @@ TEST(Endpoint, AReconfigurationThatFailsCanBeRepeated) {
   Ranks ranks(3);
   const auto problems = ranks.run([&](Rank rank) {
     if (rank == 2) return;
-    Communicator communicator(*ranks.endpoints[rank],
-                              ranks.options(rank, {.connect_within = 300ms, .deadline = 300ms}));
+    Communicator communicator(*ranks.endpoints[rank], ranks.options(rank, {.connect_within = 1s, .deadline = 1s}));
   });
   // Without rank 2 nobody came together; the same with a communicator that already exists.
   EXPECT_THAT(problems[0], ::testing::HasSubstr("rank 2 did not connect"));

@@ -20,7 +20,7 @@ constexpr auto kFew = Scope::Large::kFew;  // many ranks and sockets on few core
 constexpr auto kAll = Scope::Large::kAll;
 
 INSTANTIATE_TEST_SUITE_P(Over, MatrixTest,
-                         ::testing::Values(Setting{kShm, 1, kAll}, Setting{kShm, 2, kAll}, Setting{kShm, 3, kAll},
+                         ::testing::Values(Setting{kShm, 1, kAll}, Setting{kShm, 2, kAll}, Setting{kShm, 3, kFew},
                                            Setting{kShm, 4, kFew}, Setting{kShm, 7, kFew}, Setting{kTcp, 2, kFew},
                                            Setting{kTcp, 3, kFew}, Setting{kTcp, 4, kFew}, Setting{kTcp, 7, kFew},
                                            Setting{kTls, 3, kFew}),

@@ -14,8 +14,6 @@
 namespace trireme::launch {
 namespace {
 
-constexpr auto kNoticed = 1s;
-
 /// Runs `body` in a forked process with a Supervisor; `body` should not return.
 pid_t fork_supervisor(const std::function<void(Supervisor&)>& body) {
   const pid_t pid = ::fork();
@@ -54,7 +52,7 @@ TEST(SuddenDeath, AKilledSupervisorLeavesNoChildren) {
   const std::vector<pid_t> pids = pids_in(folder / "pids", 3);
   for (const pid_t pid : pids) EXPECT_FALSE(is_gone(pid));
   kill_and_reap(helper);
-  for (const pid_t pid : pids) EXPECT_TRUE(eventually([&] { return is_gone(pid); }, kNoticed)) << pid;
+  for (const pid_t pid : pids) EXPECT_TRUE(eventually([&] { return is_gone(pid); })) << pid;
 }
 
 TEST(SuddenDeath, AKilledSupervisorLeavesNoGrandchildren) {
@@ -64,7 +62,7 @@ TEST(SuddenDeath, AKilledSupervisorLeavesNoGrandchildren) {
   });
   const std::vector<pid_t> pids = pids_in(folder / "pids", 2);
   kill_and_reap(helper);
-  for (const pid_t pid : pids) EXPECT_TRUE(eventually([&] { return is_gone(pid); }, kNoticed)) << pid;
+  for (const pid_t pid : pids) EXPECT_TRUE(eventually([&] { return is_gone(pid); })) << pid;
 }
 
 TEST(SuddenDeath, KilledProcessGroupLeavesNothing) {
@@ -76,7 +74,7 @@ TEST(SuddenDeath, KilledProcessGroupLeavesNothing) {
   const std::vector<pid_t> pids = pids_in(folder / "pids", 2);
   ASSERT_EQ(::kill(-helper, SIGKILL), 0);
   ASSERT_EQ(::waitpid(helper, nullptr, 0), helper);
-  for (const pid_t pid : pids) EXPECT_TRUE(eventually([&] { return is_gone(pid); }, kNoticed)) << pid;
+  for (const pid_t pid : pids) EXPECT_TRUE(eventually([&] { return is_gone(pid); })) << pid;
 }
 
 TEST(SuddenDeath, WithoutItsGuardChildrenStillDie) {
@@ -89,7 +87,7 @@ TEST(SuddenDeath, WithoutItsGuardChildrenStillDie) {
   });
   const std::vector<pid_t> pids = pids_in(folder / "pids", 1);
   kill_and_reap(helper);
-  for (const pid_t pid : pids) EXPECT_TRUE(eventually([&] { return is_gone(pid); }, kNoticed)) << pid;
+  for (const pid_t pid : pids) EXPECT_TRUE(eventually([&] { return is_gone(pid); })) << pid;
 }
 
 TEST(SuddenDeath, AGuardDoesNotKeepOurOutputOpen) {

@@ -86,7 +86,7 @@ TEST_P(ConnectionTest, AnAnswerOfAnotherSizeThanAskedForIsRefused) {
 
 TEST_P(ConnectionTest, TimeoutNamesTheSilentPeer) {
   const auto connection = connect();
-  expect_ends_within(3s, [&] {
+  expect_ends_within(kPatience, [&] {
     EXPECT_FAILS(connection->call<Text>(kSilence, 0, Text{}, Deadline::in(200ms), "a question"), Timeout, "the echo",
                  "a question", "0.2 s");
   });

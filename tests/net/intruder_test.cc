@@ -112,7 +112,7 @@ class RawClient {
 struct IntruderTest : ::testing::Test {
   static ServiceOptions options() {
     auto options = echo_options();
-    options.listener.handshake_within = 300ms;
+    options.listener.handshake_within = 1s;
     options.listener.unproven.places = 8;
     return options;
   }
@@ -226,7 +226,7 @@ TEST_F(IntruderTest, ClosesSilentConnectionsAfterTheHandshakeTime) {
     RawClient silent = client(service.address());
     RawClient slow = client(service.address());
     slow.send(as_bytes("TRIR"));
-    expect_ends_within(10s, [&] {
+    expect_ends_within(kPatience, [&] {
       EXPECT_TRUE(silent.is_closed());
       EXPECT_TRUE(slow.is_closed());
     });

@@ -23,7 +23,7 @@ TEST_P(PeerDeathTest, KilledPeerEndsAWaitAtOnce) {
   EXPECT_EQ(ask(*connection, "hello"), "hello");
   const auto pending = connection->send({.kind = kSilence, .body = encode_message(Text{})});
   child.signal(SIGKILL);
-  EXPECT_FAILS(connection->wait(pending, Deadline::in(1s), "a question"), PeerLost, "the echo", "a question");
+  EXPECT_FAILS(connection->wait(pending, Deadline::in(kPatience), "a question"), PeerLost, "the echo", "a question");
   EXPECT_FAILS(ask(*connection, "more"), PeerLost, "the echo");
 }
 
@@ -47,7 +47,7 @@ TEST_P(PeerDeathTest, KilledUnderLoad) {
 TEST_P(PeerDeathTest, StoppedPeerIsATimeoutAtTheDeadline) {
   EXPECT_EQ(ask(*connection, "hello"), "hello");
   child.stop();
-  expect_ends_within(3s, [&] {
+  expect_ends_within(kPatience, [&] {
     EXPECT_FAILS(ask(*connection, "are you there", 300ms), Timeout, "the echo", "an echo", "stopped or overloaded");
   });
   EXPECT_FAILS(Connection::open(loop, child.address(), connect_options(GetParam(), 300ms)), Timeout, "the echo");

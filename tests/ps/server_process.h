@@ -22,7 +22,7 @@ inline void await_single_thread() {
   const auto threads = [] {
     return std::distance(std::filesystem::directory_iterator("/proc/self/task"), std::filesystem::directory_iterator());
   };
-  EXPECT_TRUE(eventually([&] { return threads() == 1; }, 5s)) << "somebody leaked a thread";
+  EXPECT_TRUE(eventually([&] { return threads() == 1; })) << "somebody leaked a thread";
 #endif
 }
 

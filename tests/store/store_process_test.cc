@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "store/store.h"
 #include "tests/store/store_places.h"
+#include "tests/support/eventually.h"
 #include "tests/support/expect_fails.h"
 #include "tests/support/processes.h"
 
@@ -26,24 +27,35 @@ void lead_and_obey(Store& store, Campaign campaign, Talk& test) {
   }
 }
 
-/// Takes the lead after another lost it; null if not within the 3 s that are promised.
+/// Takes the lead after another lost it.
 std::unique_ptr<Leadership> take_over(Store& store) {
-  return store.campaign({.candidate = {.name = "the second"}, .deadline = Deadline::in(3s)});
+  return store.campaign({.candidate = {.name = "the second"}, .deadline = Deadline::in(kPatience)});
 }
 
-/// The first is killed; its successor finds what it left.
-void expect_a_quick_successor(const std::function<std::unique_ptr<Store>()>& open) {
+/// The first is killed; its successor finds what it left. Sets `in_time` if it leads within the 3 s that are promised.
+void test_a_successor(const std::function<std::unique_ptr<Store>()>& open, bool& in_time) {
   const auto store = open();
   Process first([&](Talk& test) { lead_and_obey(*open(), {}, test); });
   const auto term = first.talk().hear().get<std::uint64_t>();
   EXPECT_EQ(store->leader()->value, "first:1");
   EXPECT_EQ(store->campaign({.deadline = Deadline::in(0s)}), nullptr);
   first.signal(SIGKILL);
+  const Deadline promised = Deadline::in(3s);
   const auto second = take_over(*store);
+  in_time = !promised.passed();
   ASSERT_NE(second, nullptr);
   EXPECT_GT(second->term(), term);
   EXPECT_EQ(store->get("key"), "of the first");
   second->commit({{"key", "of the second"}});
+}
+
+/// On a busy machine any successor may be late; what is slow by design is late each time.
+void expect_a_quick_successor(const std::function<std::unique_ptr<Store>()>& open) {
+  bool in_time = false;
+  for (int attempt = 0; attempt < 5 && !in_time && !::testing::Test::HasFailure(); ++attempt) {
+    test_a_successor(open, in_time);
+  }
+  EXPECT_TRUE(in_time);
 }
 
 TEST(EtcdProcesses, AKilledLeaderIsReplacedWithinThreeSeconds) {

@@ -22,8 +22,8 @@ namespace trireme {
 
 struct EtcdOptions {
   std::size_t members = 1;
-  std::chrono::milliseconds heartbeat = 20ms;
-  std::chrono::milliseconds election_timeout = 200ms;
+  std::chrono::milliseconds heartbeat = 50ms;
+  std::chrono::milliseconds election_timeout = 500ms;
   bool tls = false;  ///< clients come over TLS, with a certificate (see certificate())
 };
 

@@ -52,7 +52,7 @@ class Runs : public ::testing::Test {
 
   /// 40 steps of 2 lanes, by 2 workers of which the second is the straggler.
   Shares two_with_straggler(const std::string& consistency) {
-    return with_straggler(1, {"--workers", "2", "--steps", "40", "--batch", "256", "--consistency", consistency});
+    return with_straggler(1, {"--workers", "2", "--steps", "40", "--batch", "128", "--consistency", consistency});
   }
 
  private:

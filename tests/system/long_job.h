@@ -25,7 +25,7 @@ struct LongJob {
   }
 
   void expect_nothing_left() const {
-    for (const pid_t pid : all) EXPECT_TRUE(eventually([&] { return is_gone(pid); }, 2s)) << "process " << pid;
+    for (const pid_t pid : all) EXPECT_TRUE(eventually([&] { return is_gone(pid); })) << "process " << pid;
   }
 
   std::vector<std::string> command(const std::vector<std::string>& flags) const {

@@ -15,7 +15,7 @@ using ::testing::Not;
 /// In step.
 class ServerSurvival : public DisturbedJob {
  protected:
-  ServerSurvival() : DisturbedJob({"--strategy", "ps", "--checkpoint-every", "200"}) {}
+  ServerSurvival() : DisturbedJob({"--strategy", "ps", "--checkpoint-every", "100"}) {}
 
   /// A process that takes part.
   pid_t worker(const Program& job, int slot) { return member(job, "run", slot, "servers_attached"); }
@@ -41,7 +41,7 @@ TEST_F(ServerSurvival, ContinuesAfterEveryRoleIsKilledInTurn) {
 
 TEST_F(ServerSurvival, OnlyServerKilled_ResumesFromACheckpoint) {
   Program job(folder_, trireme(flags("run", "2")));
-  ASSERT_TRUE(logs("run", {"checkpoint_written", {{"step", 200}}}, "worker-0"));
+  ASSERT_TRUE(logs("run", {"checkpoint_written", {{"step", 100}}}, "worker-0"));
   ASSERT_TRUE(killed_and_replaced(job, "run", "server", 0));
   EXPECT_THAT(master_log("run"), HasEvent("member_lost", {{"member", "server 0"}, {"cause", "died"}}));
   expect_undisturbed(stopped(job));
@@ -140,15 +140,15 @@ TEST_F(ServerSurvival, ScalesWorkersUpAndDown) {
 TEST_F(ServerSurvival, ResumesAfterAllProcessesAreKilled) {
   {
     Program job(folder_, trireme(flags("run", "2", "5", {"--servers", "2"})));
-    ASSERT_TRUE(logs("run", {"checkpoint_written", {{"step", 400}}}, "worker-0"));
+    ASSERT_TRUE(logs("run", {"checkpoint_written", {{"step", 200}}}, "worker-0"));
     const std::vector<pid_t> all = descendants(job.pid());
     job.send(SIGKILL);
     job.wait();
-    for (const pid_t pid : all) EXPECT_TRUE(eventually([&] { return is_gone(pid); }, 5s));
+    for (const pid_t pid : all) EXPECT_TRUE(eventually([&] { return is_gone(pid); }));
   }
   std::filesystem::copy(folder_ / "run", folder_ / "other", std::filesystem::copy_options::recursive);
   const auto resume = [&](const std::string& run, const Flags& as) {
-    Flags command{"resume", (folder_ / run).string(), "--json", "--workers", "3", "--step-ms", "0", "--steps", "1000"};
+    Flags command{"resume", (folder_ / run).string(), "--json", "--workers", "3", "--step-ms", "0", "--steps", "600"};
     command.insert(command.end(), as.begin(), as.end());
     return run_trireme(folder_, command);
   };

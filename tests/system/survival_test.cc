@@ -21,7 +21,7 @@ using ::testing::Not;
 /// Among equals.
 class Survival : public DisturbedJob {
  protected:
-  Survival() : DisturbedJob({"--strategy", "allreduce", "--checkpoint-every", "200"}) {}
+  Survival() : DisturbedJob({"--strategy", "allreduce", "--checkpoint-every", "50"}) {}
 };
 
 TEST_F(Survival, ContinuesAfterWorkersAreKilledInTurn) {
@@ -138,10 +138,10 @@ TEST_F(Survival, ResumesAfterAllProcessesAreKilled) {
       const std::vector<pid_t> all = descendants(job.pid());
       job.send(SIGKILL);
       job.wait();
-      for (const pid_t pid : all) EXPECT_TRUE(eventually([&] { return is_gone(pid); }, 5s));
+      for (const pid_t pid : all) EXPECT_TRUE(eventually([&] { return is_gone(pid); }));
     }
-    expect_undisturbed(run_trireme(folder_, {"resume", (folder_ / run).string(), "--json", "--workers", "3",
-                                             "--step-ms", "0", "--steps", "1500"}));
+    expect_undisturbed(run_trireme(
+        folder_, {"resume", (folder_ / run).string(), "--json", "--workers", "3", "--step-ms", "0", "--steps", "500"}));
     EXPECT_THAT(log(run, "worker-0"), HasEvent("resumed_from_checkpoint"));
   }
 }
@@ -149,7 +149,7 @@ TEST_F(Survival, ResumesAfterAllProcessesAreKilled) {
 TEST_F(Survival, ResumesFromAnOlderCheckpointIfTheNewestIsDamaged) {
   const std::string run = (folder_ / "run").string();
   Flags first = flags("run", "2", "0");
-  *std::ranges::find(first, "1000000") = "600";  // one every 200
+  *std::ranges::find(first, "1000000") = "150";  // one every 50
   ASSERT_EQ(run_trireme(folder_, first).status, 0);
   const auto flip_a_bit = [&](const std::string& step) {
     for (const auto& entry : std::filesystem::directory_iterator(folder_ / "run/checkpoints" / step)) {
@@ -160,23 +160,23 @@ TEST_F(Survival, ResumesFromAnOlderCheckpointIfTheNewestIsDamaged) {
       file.seekp(100).put(static_cast<char>(byte ^ 1));
     }
   };
-  flip_a_bit("step-000000600");
-  const Flags again{"resume", run, "--json", "--step-ms", "0", "--steps", "700"};
+  flip_a_bit("step-000000150");
+  const Flags again{"resume", run, "--json", "--step-ms", "0", "--steps", "175"};
   const Outcome outcome = run_trireme(folder_, again);
-  EXPECT_THAT(outcome.err, HasSubstr("the checkpoint of step 600 is damaged"));
-  EXPECT_THAT(log("run", "worker-0"), HasEvent("checkpoint_unusable", {{"step", 600}}));
-  EXPECT_THAT(log("run", "worker-0"), HasEvent("resumed_from_checkpoint", {{"step", 400}}));
+  EXPECT_THAT(outcome.err, HasSubstr("the checkpoint of step 150 is damaged"));
+  EXPECT_THAT(log("run", "worker-0"), HasEvent("checkpoint_unusable", {{"step", 150}}));
+  EXPECT_THAT(log("run", "worker-0"), HasEvent("resumed_from_checkpoint", {{"step", 100}}));
   expect_undisturbed(outcome);
-  EXPECT_EQ(run_trireme(folder_, {"ckpt", "verify", run, "--step", "600"}).status, 0) << "it was written again";
+  EXPECT_EQ(run_trireme(folder_, {"ckpt", "verify", run, "--step", "150"}).status, 0) << "it was written again";
 
   Flags back = again;
-  back.insert(back.end(), {"--from", "400"});
-  const Outcome from_400 = run_trireme(folder_, back);
-  EXPECT_THAT(from_400.err, HasSubstr("step-000000600.aside"));
-  EXPECT_THAT(log("run", "worker-0"), HasEvent("resumed_from_checkpoint", {{"step", 400}}));
-  expect_undisturbed(from_400);
-  back.back() = "401";
-  EXPECT_THAT(run_trireme(folder_, back).err, HasSubstr("no checkpoint of step 401"));
+  back.insert(back.end(), {"--from", "100"});
+  const Outcome from_100 = run_trireme(folder_, back);
+  EXPECT_THAT(from_100.err, HasSubstr("step-000000150.aside"));
+  EXPECT_THAT(log("run", "worker-0"), HasEvent("resumed_from_checkpoint", {{"step", 100}}));
+  expect_undisturbed(from_100);
+  back.back() = "101";
+  EXPECT_THAT(run_trireme(folder_, back).err, HasSubstr("no checkpoint of step 101"));
 }
 
 TEST_F(Survival, StopLeavesACompleteCheckpoint) {
@@ -186,7 +186,7 @@ TEST_F(Survival, StopLeavesACompleteCheckpoint) {
   job.send(SIGTERM);
   const Outcome outcome = job.wait();
   EXPECT_EQ(outcome.status, 0) << outcome.err;
-  for (const pid_t pid : all) EXPECT_TRUE(eventually([&] { return is_gone(pid); }, 5s));
+  for (const pid_t pid : all) EXPECT_TRUE(eventually([&] { return is_gone(pid); }));
   const auto newest = checkpoint::latest_complete(folder_ / "run" / "checkpoints");
   ASSERT_TRUE(newest) << outcome.err;
   EXPECT_EQ(checkpoint::Checkpoint::open(*newest).step(), outcome.json().value("steps", Step{0}));

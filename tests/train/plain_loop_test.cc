@@ -16,7 +16,7 @@
 namespace trireme {
 namespace {
 
-constexpr Step kSteps = 50;
+const Step kSteps = exhaustive() ? 50 : 20;
 constexpr std::uint64_t kBatch = 64;
 
 const data::Split& fashion_mnist() {

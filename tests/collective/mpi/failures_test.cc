@@ -132,7 +132,7 @@ TEST(MpiFailures, MissingRankIsATimeout) {
   if (all_ranks().size() == 1) return;
   Communicator ranks(make_mpi_backend());
   if (ranks.rank() == 0) {
-    expect_ends_within(10s, [&] {
+    expect_ends_within(kPatience, [&] {
       EXPECT_FAILS(ranks.run(barrier(), Deadline::in(200ms)), Timeout, "barrier", "within 0.2 s", "rank has not come");
     });
     EXPECT_FAILS(ranks.run(barrier()), PeerLost, "cannot go on");

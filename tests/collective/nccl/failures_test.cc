@@ -117,7 +117,7 @@ TEST(NcclFailures, ARankThatIsLostInAKernelIsNoticed) {
     const Hanging hanging;
     Ranks ranks(3);
     std::vector<std::string> problems;
-    expect_ends_within(10s, [&] {
+    expect_ends_within(kPatience, [&] {
       problems = ranks.run([&](Rank rank) {
         Communicator hosts(*ranks.endpoints[rank], ranks.options(rank));
         Communicator gpus(make_nccl_backend(hosts, static_cast<int>(rank)), {.deadline = rank == 2 ? 300ms : 30s});
