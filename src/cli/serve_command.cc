@@ -128,6 +128,7 @@ Ending take_part(ps::Server& server, const cluster::JobEnvironment& place, clust
            },
        .on_regroup = [&](View, cluster::Regroup, const std::string&) { end({.expelled = true}); }});
   launch::SignalWatcher signals;  // until there is a view, signals end the process at once
+  if (member.hang_after().count() > 0) server.set_silent_after(member.hang_after() + cluster::kMasterFirst);
   const cluster::ViewInfo view = member.view();
   const cluster::MemberId self = view.servers[member.rank()].id;
   server.enter(view, self);

@@ -35,7 +35,8 @@ struct ShardReport {
   MemberId replica = 0;
   bool in_sync = false;
   std::string failure;  ///< not empty: the replica is lost or too slow and gets no more updates in this view
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(ShardReport, shard, replica, in_sync, failure)
+  bool silent = false;  ///< because its host does not answer
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(ShardReport, shard, replica, in_sync, failure, silent)
 };
 
 /// The reports of a primary about all its shards, in one view.

@@ -25,7 +25,11 @@ void log_learner(const ViewInfo& view) {
 }  // namespace
 
 Membership::Membership(net::EventLoop& loop, MembershipOptions options, Events events)
-    : options_(std::move(options)), events_(std::move(events)), loop_(loop), last_address_(options_.master) {
+    : options_(std::move(options)),
+      events_(std::move(events)),
+      loop_(loop),
+      last_address_(options_.master),
+      probe_(loop, {.secret = options_.secret, .transport = options_.transport}) {
   const Deadline deadline = Deadline::in(std::min<std::chrono::milliseconds>(options_.join_within, 30s));
   if (options_.find_master) {  // ask who leads now: the master this process was started with may be gone
     find_next_master(nullptr, deadline, "the store has named none since this process started");
@@ -292,7 +296,7 @@ void Membership::beat(const std::stop_token& stop) {
 
 void Membership::send_heartbeat(bool last) {
   const MutexLock one_at_a_time(beat_mutex_);
-  Heartbeat heartbeat{.last = last};
+  Heartbeat heartbeat{.last = last, .reached = probe_.take_reached()};
   {
     const MutexLock lock(mutex_);
     heartbeat.member = member_;
@@ -309,6 +313,7 @@ void Membership::send_heartbeat(bool last) {
   if (reply.over && !std::exchange(over_told_, true) && events_.on_over) events_.on_over();
   if (!reply.abort.empty()) tell_abort(reply.abort);
   if (heartbeat.member == member()) tell_regroup(reply);
+  probe_.set_targets(reply.apart);
   if (!reply.leading) follow_leader();
 }
 

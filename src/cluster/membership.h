@@ -8,10 +8,15 @@
 #include <thread>
 
 #include "base/mutex.h"
+#include "cluster/link_probe.h"
 #include "cluster/protocol.h"
 #include "net/connection.h"
 
 namespace trireme::cluster {
+
+/// By how much longer than the master's --hang-after members wait for each other: one that hangs is the master's to
+/// give up; theirs is what it cannot see.
+inline constexpr std::chrono::milliseconds kMasterFirst{1000};
 
 struct MembershipOptions {
   Role role = Role::kWorker;
@@ -148,6 +153,7 @@ class Membership {
   bool over_told_ TRIREME_GUARDED_BY(beat_mutex_) = false;
   bool abort_told_ TRIREME_GUARDED_BY(beat_mutex_) = false;
   Deadline::Clock::time_point follow_at_ TRIREME_GUARDED_BY(beat_mutex_){};  // when to ask the store again who leads
+  LinkProbe probe_;  // members that did not answer; the heartbeats tell
   std::jthread thread_;
 };
 

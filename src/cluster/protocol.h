@@ -142,11 +142,12 @@ struct ClockReport {
 
 struct Heartbeat {
   MemberId member = 0;
-  WorkDone work;        ///< from workers
-  ClockReport clocks;   ///< from servers
-  ShardReports shards;  ///< from servers: about the shards of which they are primary
-  bool last = false;    ///< complete the current row of metrics
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(Heartbeat, member, work, clocks, shards, last)
+  WorkDone work;                  ///< from workers
+  ClockReport clocks;             ///< from servers
+  ShardReports shards;            ///< from servers: about the shards of which they are primary
+  bool last = false;              ///< complete the current row of metrics
+  std::vector<MemberId> reached;  ///< of those that `HeartbeatReply::apart` named: they answer now
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(Heartbeat, member, work, clocks, shards, last, reached)
 };
 
 /// Whether, and when, the members must form the next view.
@@ -162,11 +163,13 @@ struct HeartbeatReply {
   std::string abort;  ///< not empty: the job has failed, for this reason; end now
   View view = 0;      ///< the view that `regroup` refers to
   Regroup regroup = Regroup::kNo;
-  std::string reason;            ///< of `regroup`
-  bool expelled = false;         ///< this process is no longer a member: it was silent for too long, or cut off
-  bool leading = true;           ///< false: the master has lost touch with the store, and another one may lead by now
-  std::vector<MetricsRow> rows;  ///< for the chief: rows completed since its last heartbeat
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(HeartbeatReply, stop, over, abort, view, regroup, reason, expelled, leading, rows)
+  std::string reason;             ///< of `regroup`
+  bool expelled = false;          ///< this process is no longer a member: it was silent for too long, or cut off
+  bool leading = true;            ///< false: the master has lost touch with the store, and another one may lead by now
+  std::vector<MetricsRow> rows;   ///< for the chief: rows completed since its last heartbeat
+  std::vector<MemberInfo> apart;  ///< did not answer this process, or it them: to be tried again
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(HeartbeatReply, stop, over, abort, view, regroup, reason, expelled, leading, rows,
+                                 apart)
 };
 
 /// Units [first, first + count).

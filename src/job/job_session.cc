@@ -51,8 +51,7 @@ namespace {
 
 constexpr auto kConnectTime = 60s;  // workers may connect late: some read their data first
 constexpr auto kMasterNamedIn = 30s;
-constexpr auto kMasterFirst = 1s;  // a worker that hangs is the master's to give up; this is for what it cannot see
-constexpr auto kStepTime = 600s;   // other workers may be slow, or evaluating; the master notices those that hang
+constexpr auto kStepTime = 600s;  // other workers may be slow, or evaluating; the master notices those that hang
 
 /// The chief writes the files; a worker that was not told where has no folder.
 std::optional<observe::RunFolder> open_folder(const cluster::JobEnvironment& place) {
@@ -175,14 +174,22 @@ std::string JobSession::view_failure() const {
 
 bool JobSession::regroup_wanted() const { return regroup_wanted_.load() == view().view || termination_requested(); }
 
-/// How long other workers may be silent; 0 = however long, as the master has not said.
 std::chrono::milliseconds JobSession::silent_after() const {
   const auto hang_after = membership_->hang_after();
-  return hang_after.count() == 0 ? hang_after : hang_after + kMasterFirst;
+  return hang_after.count() == 0 ? hang_after : hang_after + cluster::kMasterFirst;
+}
+
+void JobSession::note_unreachable(cluster::MemberId member) {
+  const MutexLock lock(unreachable_mutex_);
+  unreachable_.push_back(member);
 }
 
 std::vector<cluster::MemberId> JobSession::unreachable_members() {
   std::vector<cluster::MemberId> members;
+  {
+    const MutexLock lock(unreachable_mutex_);
+    members.swap(unreachable_);
+  }
   const cluster::ViewInfo left = view();
   for (const net::Address& address : endpoint_.take_unreachable()) {
     const auto same = [&](const cluster::MemberInfo& worker) { return worker.address.text() == address.text(); };

@@ -55,6 +55,12 @@ class JobSession {
   /// Drops them if they were needed only once: in later views the workers need not all connect to each other.
   void release_ranks();
 
+  /// Returns how long the host of another member may be silent; 0 = however long, as the master has not said.
+  std::chrono::milliseconds silent_after() const;
+
+  /// Says that `member` of the view cannot be reached: the next request for a view tells the master. Thread-safe.
+  void note_unreachable(cluster::MemberId member);
+
   /// Returns whether the workers should move to another view after a step that all agree on: a process wants to join,
   /// or this one was asked to leave (SIGTERM).
   bool regroup_wanted() const;
@@ -93,7 +99,6 @@ class JobSession {
   void start_master();
   void note_view();
   std::vector<cluster::MemberId> unreachable_members();
-  std::chrono::milliseconds silent_after() const;
   void abort(const std::string& reason);
   void on_regroup(View view, cluster::Regroup when, const std::string& reason);
 
@@ -105,6 +110,8 @@ class JobSession {
   std::unique_ptr<LocalCluster> local_;
   std::atomic<bool> stop_{false};
   std::atomic<View> regroup_wanted_{0};  // the view that is to end after a step
+  Mutex unreachable_mutex_;              // not mutex_: what that one interrupts may find out
+  std::vector<cluster::MemberId> unreachable_ TRIREME_GUARDED_BY(unreachable_mutex_);
   mutable Mutex mutex_;
   mutable Condition failed_;
   std::vector<MetricsRow> rows_ TRIREME_GUARDED_BY(mutex_);

@@ -191,11 +191,14 @@ class ParameterTables::Impl {
       client_->enter(view, member);
     } else {
       first_member_ = member;
-      auto client = std::make_unique<Client>(job_.loop(), ClientOptions{.member = member,
-                                                                        .view = view,
-                                                                        .lanes = lanes_,
-                                                                        .secret = job_.place().secret,
-                                                                        .transport = job_.place().transport});
+      auto client = std::make_unique<Client>(
+          job_.loop(), ClientOptions{.member = member,
+                                     .view = view,
+                                     .lanes = lanes_,
+                                     .secret = job_.place().secret,
+                                     .transport = job_.place().transport,
+                                     .silent_after = job_.silent_after(),
+                                     .on_unreachable = [this](MemberId server) { job_.note_unreachable(server); }});
       const MutexLock lock(mutex_);
       client_ = std::move(client);
     }

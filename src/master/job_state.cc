@@ -174,7 +174,7 @@ void JobState::join(Time now, const net::SessionPtr& session, const net::FrameHe
 /// that over. It stays what it was. A worker is a new member in such a case, because its leases were given to others.
 void JobState::readmit(Member& server, std::uint64_t session) {
   const bool same = server.state.role == cluster::Role::kServer && !server.state.left && server.was_in_view;
-  if (!same || proposed_ || members_.living(server.state.role, server.state.slot) != nullptr) return;
+  if (!same || proposed_ || server.kept_out || members_.living(server.state.role, server.state.slot) != nullptr) return;
   server.state.disconnected = false;
   server.in_view = true;
   server.session = session;
@@ -249,6 +249,8 @@ cluster::HeartbeatReply JobState::heartbeat(Time now, std::uint64_t session, con
   member->last_heard = now_;
   member->heard = true;
   member->session = session;  // it may have come from a master that died
+  for (const cluster::MemberId other : beat.reached) note_reached(*member, other);
+  reply.apart = to_try(*member);
   if (member->state.role == cluster::Role::kServer) {
     reply.over = reply.over || (member->in_view && may_go(*member, view_, server_target()));
     metrics_.set_clocks(beat.clocks);

@@ -101,7 +101,12 @@ class JobState {
   void heed_reports(cluster::MemberId from, const cluster::ShardReports& told);
   void notice_own_absence();
   void give_time_to_come_back(Member& member) const;
-  void note_apart(const Member& member, cluster::MemberId other);
+  bool note_apart(const Member& member, cluster::MemberId other);
+  void note_reached(const Member& member, cluster::MemberId other);
+  std::vector<ApartPair> apart() const;
+  std::vector<ApartPair> apart_servers() const;
+  std::vector<cluster::MemberInfo> to_try(const Member& member) const;
+  void keep_out_servers();
   void judge(Member& member);
   void lose(Member& member, const Health& health);
   void finish_job();
@@ -137,6 +142,8 @@ class JobState {
   cluster::MemberId next_member_ = 1;
   MemberTable members_;
   ApartPairs apart_;  // not saved: a successor finds out again
+  std::string servers_left_out_;
+  std::string place_anew_;  // why shards should be placed again, besides what the places themselves say
   std::optional<cluster::Plan> plan_;
   MetricsAggregator metrics_;
   LeaseTable leases_;

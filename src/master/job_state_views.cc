@@ -11,6 +11,19 @@ namespace {
 
 constexpr auto kPacesSettle = 3s;
 
+Seat seat_of(const Member& member) { return {.role = member.state.role, .slot = member.state.slot}; }
+
+/// The servers that are alive and in a view, or wait for one.
+std::vector<ApartCandidate> servers(const MemberTable& members, bool kept_out_too) {
+  std::vector<ApartCandidate> all;
+  for (const auto& [id, member] : members.all()) {
+    const bool here = member.in_view || member.waits_for_view;
+    const bool counts = member.may_serve() || (kept_out_too && member.kept_out && member.alive());
+    if (here && counts) all.push_back({.id = id, .slot = member.info.slot});
+  }
+  return all;
+}
+
 }  // namespace
 
 /// Acts on the decision about the view, if there is anything to do.
@@ -21,6 +34,7 @@ void JobState::consider_view() {
     return;
   }
   if (!elastic()) return;
+  keep_out_servers();
   decision_ = decide_view(view_inputs());
   switch (decision_.kind) {
     case ViewDecision::Kind::kKeep:
@@ -41,21 +55,83 @@ ViewInputs JobState::view_inputs() const {
   return {.shape = options_.shape,
           .most_workers = most_workers(),
           .broken = broken_,
-          .no_server = !view_.shards.empty() && !members_.any_alive(cluster::Role::kServer),
+          .gone = broken_ ? last_failure_ : "",
+          .no_server = !view_.shards.empty() && !members_.any_server(),
           .balance = lane_costs_.empty() ? "" : "lanes move to faster workers: " + describe(stragglers_),
-          .place_anew = why_place_anew(view_, members_, server_target()),
+          .place_anew = place_anew_.empty() ? why_place_anew(view_, members_, server_target()) : place_anew_,
           .workers = members_.candidates(),
-          .apart = apart_.at(now_)};
+          .apart = apart(),
+          .servers = servers(members_, /*kept_out_too=*/false),
+          .servers_left_out = servers_left_out_};
 }
 
-/// A worker gets no answer from another one. If that one is dead, or hangs, this is known soon; if not, the network
-/// between the two is broken, and of the next views only one of them can be a member.
-void JobState::note_apart(const Member& member, cluster::MemberId other) {
+// ---- Members that reach the master, but not each other.
+
+/// A member gets no answer from another one. If that one is dead, or hangs, this is known soon; if not, the network
+/// between the two is broken, and of the next views only one of them can be a member. Returns false if that is known.
+bool JobState::note_apart(const Member& member, cluster::MemberId other) {
   const Member* peer = members_.find(other);
-  if (peer == nullptr || !peer->alive() || other == member.info.id) return;
-  log_warn("workers_apart", "a worker gets no answer from another one",
+  if (peer == nullptr || !peer->alive() || other == member.info.id) return false;
+  if (!apart_.add(seat_of(member), seat_of(*peer), now_)) return false;
+  log_warn("members_apart", "a member gets no answer from another one",
            {{"member", member.name()}, {"other", peer->name()}, {"view", view_.view}});
-  apart_.add(member.info.id, other, now_);
+  return true;
+}
+
+void JobState::note_reached(const Member& member, cluster::MemberId other) {
+  const Member* peer = members_.find(other);
+  if (peer == nullptr || !apart_.reached(seat_of(member), seat_of(*peer), now_)) return;
+  log_info("members_reunited", "a member gets answers from another one again",
+           {{"member", member.name()}, {"other", peer->name()}, {"view", view_.view}});
+  if (member.in_view && peer->in_view) {
+    place_anew_ = fmt::format("{} and {} reach each other again", member.name(), peer->name());
+  }
+  consider_view();
+}
+
+std::vector<ApartPair> JobState::apart() const {
+  std::vector<ApartPair> pairs;
+  for (const auto& [one, other] : apart_.all()) {
+    const Member* first = members_.living(one.role, one.slot);
+    const Member* second = members_.living(other.role, other.slot);
+    if (first != nullptr && second != nullptr) pairs.emplace_back(std::minmax(first->info.id, second->info.id));
+  }
+  return pairs;
+}
+
+/// Returns the servers of such pairs of which both take part.
+std::vector<ApartPair> JobState::apart_servers() const {
+  std::vector<ApartPair> pairs = apart();
+  std::erase_if(pairs, [&](const ApartPair& pair) {
+    return !members_.all().at(pair.first).may_serve() || !members_.all().at(pair.second).may_serve();
+  });
+  return pairs;
+}
+
+/// Returns whom a member should try to reach: both of a pair try.
+std::vector<cluster::MemberInfo> JobState::to_try(const Member& member) const {
+  std::vector<cluster::MemberInfo> others;
+  for (const Seat& seat : apart_.to_try(seat_of(member), now_)) {
+    if (const Member* other = members_.living(seat.role, seat.slot)) others.push_back(other->info);
+  }
+  return others;
+}
+
+/// Gives up servers that others do not reach, and keeps out those that have been given up until they are reached again.
+void JobState::keep_out_servers() {
+  std::vector<ApartCandidate> workers;
+  for (const ViewCandidate& worker : members_.candidates()) {
+    if (worker.in_view || worker.ready) workers.push_back({.id = worker.id, .slot = worker.slot});
+  }
+  const LeftOut out = leave_out_servers(servers(members_, /*kept_out_too=*/true), workers, apart(), view_.shards);
+  servers_left_out_ = out.reason;
+  for (auto& [id, member] : members_.all()) {
+    if (member.state.role != cluster::Role::kServer || !member.alive()) continue;
+    member.kept_out = std::ranges::find(out.members, id) != out.members.end();
+    if (member.kept_out && member.in_view) {
+      lose(member, {.lost = true, .cause = "unreachable", .reason = out.reason.substr(2)});
+    }
+  }
 }
 
 /// Finds slow workers, and whether another deal of the lanes is worthwhile. Measurements take a while to settle, and a
@@ -141,7 +217,9 @@ void JobState::form_view(const std::vector<cluster::MemberId>& workers, const st
       std::ranges::equal(next.workers, view_.workers, {}, &cluster::MemberInfo::id, &cluster::MemberInfo::id);
   const bool rebalanced = same_workers && !lane_costs_.empty();
   if (same_workers) next.lane_costs = rebalanced ? lane_costs_ : view_.lane_costs;
-  place_shards(next, view_, members_, server_target());
+  cluster::ViewInfo before = view_;
+  before.shards = without_unreached_copies(std::move(before.shards), apart_servers());
+  place_shards(next, before, members_, server_target());
   proposed_ = {.view = std::move(next), .because = because, .rebalanced = rebalanced};
   log_.save([this](bool saved) {
     if (saved) return enter_proposed_view();
@@ -174,6 +252,7 @@ void JobState::enter_proposed_view() {
   members_.enter(view_);
   broken_ = false;
   lane_costs_.clear();
+  place_anew_.clear();
   view_since_ = now_;
   state_ = cluster::JobPhase::kRunning;
   reason_ = fmt::format("view {}: {} workers and {} servers ({})", view_.view, view_.workers.size(),
@@ -210,7 +289,9 @@ void JobState::heed_reports(cluster::MemberId from, const cluster::ShardReports&
   for (const cluster::ShardReport& report : told.reports) {
     Member* replica = report.failure.empty() ? nullptr : members_.find(report.replica);
     const bool serves = replica != nullptr && replica->alive() && replica->in_view && !replica->waits_for_view;
-    if (serves) {  // it lives, but its primary cannot reach it
+    if (serves && report.silent) {  // one of the two goes: it depends on what they hold
+      if (note_apart(*members_.find(from), report.replica)) consider_view();
+    } else if (serves) {  // it lives, but does not follow
       lose(*replica, {.lost = true,
                       .cause = "unreachable",
                       .reason = fmt::format("{} does not get updates any more: {}", replica->name(), report.failure)});

@@ -38,6 +38,10 @@ bool MemberTable::any_alive(cluster::Role role) const {
       members_, [&](const auto& entry) { return entry.second.state.role == role && entry.second.alive(); });
 }
 
+bool MemberTable::any_server() const {
+  return std::ranges::any_of(members_, [](const auto& entry) { return entry.second.may_serve(); });
+}
+
 Member& MemberTable::add(const cluster::MemberInfo& info, cluster::Role role) {
   Member& member = members_[info.id];
   member.info = info;

@@ -23,11 +23,13 @@ struct Member {
   bool in_view = false;
   bool was_in_view = false;  ///< in the current view, until it was given up
   bool done = false;         ///< it has made all steps
+  bool kept_out = false;     ///< a server that others do not reach: see leave_out_servers
   std::optional<std::pair<net::SessionPtr, net::FrameHeader>> waits_for_view;  ///< the request to answer then
   std::uint64_t last_lease = 0;     ///< the number of its last request for work
   cluster::LeaseReply last_leased;  ///< and the answer, in case it asks again
 
   bool alive() const { return !state.left && !state.disconnected; }
+  bool may_serve() const { return state.role == cluster::Role::kServer && alive() && !kept_out; }
   std::string name() const;  ///< "worker 1"
 
   /// Lets it enter a view, or end; its silence counts from `now`.
@@ -47,6 +49,9 @@ class MemberTable {
   const Member* living(cluster::Role role, std::uint32_t slot) const;
 
   bool any_alive(cluster::Role role) const;
+
+  /// Returns whether a server lives that may take part.
+  bool any_server() const;
 
   /// Returns whether there is a server that has not contacted this master yet, so that it may or may not be alive.
   bool any_server_unheard() const;

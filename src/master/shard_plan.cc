@@ -15,12 +15,13 @@ std::vector<cluster::AssignableServer> assignable(const std::vector<cluster::Mem
   return live;
 }
 
-/// Returns the servers that may hold parameters: those that are alive and in a view or waiting for one.
+/// Returns the servers that may hold parameters: those that are alive and in a view or waiting for one, and that the
+/// others reach.
 std::vector<cluster::MemberInfo> available(const MemberTable& members) {
   std::vector<cluster::MemberInfo> servers;
   for (const auto& [id, member] : members.all()) {
     const bool here = member.in_view || member.waits_for_view;
-    if (member.state.role == cluster::Role::kServer && member.alive() && here) servers.push_back(member.info);
+    if (member.may_serve() && here) servers.push_back(member.info);
   }
   std::ranges::sort(servers, {}, &cluster::MemberInfo::slot);
   return servers;
@@ -37,7 +38,7 @@ bool holds_something(cluster::MemberId server, const cluster::ViewInfo& view) {
 std::string why_place_anew(const cluster::ViewInfo& view, const MemberTable& members, const ServerTarget& target) {
   if (view.shards.empty()) return "";
   for (const auto& [id, member] : members.all()) {
-    if (member.state.role == cluster::Role::kServer && member.alive() && !member.in_view && member.waits_for_view) {
+    if (member.may_serve() && !member.in_view && member.waits_for_view) {
       return member.name() + " wants to take part";
     }
   }

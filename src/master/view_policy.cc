@@ -44,35 +44,16 @@ std::string names(const std::vector<ViewCandidate>& workers) {
   return (workers.size() == 1 ? "worker " : "workers ") + text;
 }
 
+std::vector<ApartCandidate> names_of(const std::vector<ViewCandidate>& workers) {
+  std::vector<ApartCandidate> all;
+  for (const ViewCandidate& worker : workers) all.push_back({.id = worker.id, .slot = worker.slot});
+  return all;
+}
+
 /// Orders the oldest members first: the chief stays the chief as long as it lives.
 bool before(const ViewCandidate& a, const ViewCandidate& b) {
   const auto age = [](const ViewCandidate& worker) { return worker.since == 0 ? ~View{0} : worker.since; };
   return std::pair(age(a), a.slot) < std::pair(age(b), b.slot);
-}
-
-/// Removes workers until no two that are apart are left, those with the most such pairs first, of several the last one
-/// in `workers`. Returns what was done, for people.
-std::string leave_out(std::vector<ViewCandidate>& workers, const std::vector<ApartPair>& apart) {
-  const auto others_of = [&](const ViewCandidate& worker) {
-    std::vector<ViewCandidate> others;
-    for (const ViewCandidate& other : workers) {
-      if (std::ranges::find(apart, ApartPair(std::minmax(worker.id, other.id))) != apart.end()) others.push_back(other);
-    }
-    return others;
-  };
-  std::string text;
-  while (!apart.empty() && !workers.empty()) {
-    const auto fewer = [&](const ViewCandidate& a, const ViewCandidate& b) {
-      return others_of(a).size() < others_of(b).size();
-    };
-    const auto worst = std::ranges::max_element(workers.rbegin(), workers.rend(), fewer);
-    const std::vector<ViewCandidate> others = others_of(*worst);
-    if (others.empty()) break;
-    text += fmt::format("; worker {} is left out: it and {} reach the master, but not each other", worst->slot,
-                        names(others));
-    workers.erase(std::next(worst).base());
-  }
-  return text;
 }
 
 }  // namespace
@@ -92,16 +73,19 @@ ViewDecision decide_view(const ViewInputs& view_inputs) {
   const std::size_t room = view_inputs.most_workers - std::min<std::size_t>(view_inputs.most_workers, members.size());
   std::vector<ViewCandidate> together = members;
   together.insert(together.end(), newcomers.begin(), newcomers.end());
-  const std::string left_out = ending ? "" : leave_out(together, view_inputs.apart);
+  const LeftOut out =
+      ending ? LeftOut{} : leave_out_workers(names_of(together), view_inputs.servers, view_inputs.apart);
+  const std::string left_out = view_inputs.servers_left_out + out.reason;
   const auto takes_part = [&](const ViewCandidate& worker) {
-    return std::ranges::find(together, worker.id, &ViewCandidate::id) != together.end();
+    return std::ranges::find(out.members, worker.id) == out.members.end();
   };
   std::erase_if(newcomers, [&](const ViewCandidate& worker) { return !takes_part(worker); });
   newcomers.resize(std::min(newcomers.size(), ending && !members.empty() ? 0 : room));
 
   std::string reason;
   if (view_inputs.broken || members.empty()) {
-    reason = members.empty() ? "nobody is left" : "somebody is gone";
+    const std::string gone = view_inputs.gone.empty() ? "somebody is gone" : view_inputs.gone;
+    reason = members.empty() ? "nobody is left" : gone;
   } else if (!newcomers.empty()) {
     reason = names(newcomers) + (newcomers.size() == 1 ? " wants" : " want") + " to take part";
   } else if (!view_inputs.place_anew.empty() && !ending) {
@@ -116,7 +100,9 @@ ViewDecision decide_view(const ViewInputs& view_inputs) {
   if (!std::ranges::all_of(members, [](const ViewCandidate& worker) { return worker.ready; })) {
     return {.kind = Kind::kRegroup, .reason = reason, .workers = {}};
   }
-  if (view_inputs.no_server) return {.kind = Kind::kWait, .reason = "no server is left", .workers = {}};
+  if (view_inputs.no_server) {
+    return {.kind = Kind::kWait, .reason = "no server is left" + view_inputs.servers_left_out, .workers = {}};
+  }
   std::erase_if(members, [&](const ViewCandidate& worker) { return !ending && !takes_part(worker); });
   const std::size_t count = members.size() + newcomers.size();
   if (count == 0 || (count < view_inputs.shape.min_workers && !ending)) {

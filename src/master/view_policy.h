@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "cluster/protocol.h"
-#include "master/apart_pairs.h"
+#include "master/apart_policy.h"
 
 namespace trireme::master {
 
@@ -56,13 +56,16 @@ struct ViewCandidate {
 /// What the decision about the next view depends on.
 struct ViewInputs {
   JobShape shape;
-  std::uint32_t most_workers = 0;      ///< most workers in a view: each has at least one lane
-  bool broken = false;                 ///< a member of the current view is gone
-  bool no_server = false;              ///< the parameters live on servers, and none is left
-  std::string balance;                 ///< why lanes should be dealt again; empty = they should not
-  std::string place_anew;              ///< why shards should be placed again; empty = they should not
-  std::vector<ViewCandidate> workers;  ///< all that are alive
-  std::vector<ApartPair> apart = {};   ///< those that cannot reach each other
+  std::uint32_t most_workers = 0;            ///< most workers in a view: each has at least one lane
+  bool broken = false;                       ///< a member of the current view is gone
+  std::string gone = {};                     ///< which one, and why
+  bool no_server = false;                    ///< the parameters live on servers, and none is left
+  std::string balance;                       ///< why lanes should be dealt again; empty = they should not
+  std::string place_anew;                    ///< why shards should be placed again; empty = they should not
+  std::vector<ViewCandidate> workers;        ///< all that are alive
+  std::vector<ApartPair> apart = {};         ///< those that cannot reach each other
+  std::vector<ApartCandidate> servers = {};  ///< those that take part
+  std::string servers_left_out = {};         ///< which do not, and why: LeftOut::reason
 };
 
 /// What to do about the current view.
@@ -87,8 +90,8 @@ struct ViewDecision {
 /// no newcomer is accepted, nothing is moved, and `min_workers` no longer applies.
 ///
 /// `workers` of kForm are all live members, then the newcomers; within each, the oldest in the job first, then by slot.
-/// So the chief stays the chief as long as it lives. Of two that are `apart` only one takes part: the other, who is
-/// apart from more workers or is the younger one, waits in reserve. `reason` is never empty: it is for the log and for
+/// So the chief stays the chief as long as it lives. Of those that are `apart` only some take part
+/// (`leave_out_workers`); the others wait in reserve. `reason` is never empty: it is for the log and for
 /// people.
 ///
 /// Pure: no clock, no lock, no side effect; never throws (except for lack of memory); thread-safe.

@@ -67,6 +67,10 @@ class Channel {
   /// Waits until `done` or the deadline, moving frames meanwhile if this transport needs the waiting thread for that.
   virtual void pump(const std::atomic<bool>& done, Deadline deadline) = 0;
 
+  /// Returns how long the other host has been silent, although it is asked for a sign of life every second; 0 where it
+  /// is not: see ConnectOptions::silent_after. Thread-safe.
+  virtual std::chrono::milliseconds host_silence() { return std::chrono::milliseconds(0); }
+
   /// Whether both sides can map each other's segments.
   virtual bool shares_memory() const { return false; }
 

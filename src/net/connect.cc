@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "net/control_socket.h"
+#include "net/dead_peer.h"
 #include "net/message_codec.h"
 #include "net/secure/tls.h"
 
@@ -49,10 +50,19 @@ void run_until(Socket& socket, awaitable<void> work, Deadline deadline, const st
   if (!ending.error.type.empty()) throw_error(ending.error);
 }
 
-awaitable<void> connect_tcp(tcp::socket& socket, const Address& address) {
+awaitable<void> connect_tcp(tcp::socket& socket, const Address& address, std::chrono::milliseconds silent_after) {
   tcp::resolver resolver(socket.get_executor());
   const auto found = co_await resolver.async_resolve(address.host, std::to_string(address.port), use_awaitable);
-  co_await asio::async_connect(socket, found, use_awaitable);
+  boost::system::error_code problem = asio::error::host_not_found;
+  for (const tcp::endpoint endpoint : found) {
+    boost::system::error_code ignored;
+    socket.close(ignored);
+    socket.open(endpoint.protocol());
+    if (silent_after.count() > 0) watch_host(socket.native_handle(), silent_after);
+    co_await socket.async_connect(endpoint, asio::redirect_error(use_awaitable, problem));
+    if (!problem) break;
+  }
+  if (problem) throw boost::system::system_error(problem);
   socket.set_option(tcp::no_delay(true));
 }
 
@@ -64,13 +74,13 @@ HandshakeScope wanted(Carrier carrier, const Address& address, const ConnectOpti
 awaitable<void> connect_plain(tcp::socket& socket, const Address& address, const ConnectOptions& options,
                               FrameKeys& keys) {
   const HandshakeScope scope = wanted(Carrier::kTcp, address, options);
-  co_await connect_tcp(socket, address);
+  co_await connect_tcp(socket, address, options.silent_after);
   keys = co_await client_handshake(socket, options.secret, scope);
 }
 
 awaitable<void> connect_tls(TlsStream& stream, const Address& address, const ConnectOptions& options) {
   HandshakeScope scope = wanted(Carrier::kTls, address, options);
-  co_await connect_tcp(stream.next_layer(), address);
+  co_await connect_tcp(stream.next_layer(), address, options.silent_after);
   try {
     co_await stream.async_handshake(asio::ssl::stream_base::client, use_awaitable);
   } catch (const boost::system::system_error& problem) {
@@ -122,6 +132,12 @@ bool is_cut(const boost::system::error_code& problem) {
          problem == asio::error::broken_pipe || problem == asio::ssl::error::stream_truncated;
 }
 
+/// No packet of the other host arrives.
+bool is_silence(const boost::system::error_code& problem) {
+  return problem == asio::error::timed_out || problem == asio::error::host_unreachable ||
+         problem == asio::error::network_unreachable;
+}
+
 /// Unix sockets whose queue is full say this; TCP waits by itself.
 bool is_queue_full(const boost::system::error_code& problem) { return problem == asio::error::try_again; }
 
@@ -160,6 +176,10 @@ AuthenticatedStream connect(EventLoop& loop, const Address& address, const Conne
     if (is_cut(last)) {
       fail<PeerLost>("{} at {} closed the connection during the handshake: its log says why", options.peer_name,
                      address.text());
+    }
+    if (is_silence(last)) {
+      fail<HostSilent>("the host of {} at {} does not answer: {}; is the network between the two broken?",
+                       options.peer_name, address.text(), last.message());
     }
     fail<PeerLost>("cannot reach {} at {}: {}", options.peer_name, address.text(), last.message());
   };

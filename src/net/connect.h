@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "trireme/deadline.h"
+#include "trireme/error.h"
 
 #include "net/address.h"
 #include "net/asio.h"
@@ -12,6 +13,12 @@
 #include "net/secure/handshake.h"
 
 namespace trireme::net {
+
+/// Not a single packet of the peer's host arrives: it is down, or the network between the two is broken.
+class HostSilent : public Timeout {
+ public:
+  using Timeout::Timeout;
+};
 
 /// A connection whose other end has proven that it knows the job's secret. Nothing has been read beyond that. The
 /// socket's executor is a strand of the loop it was made on.
@@ -34,6 +41,10 @@ struct ConnectOptions {
   std::uint64_t bits_per_second = 0;  ///< experiments: a slow link, and no Unix socket; 0 = as fast as it goes
   bool raw = false;                   ///< no frames follow: in the clear only if `transport` says so
   bool await_listener = true;         ///< tries again while nobody listens there; else that is the peer's end
+
+  /// Throws HostSilent if the host is silent for so long, while the deadline may leave time for a busy process; the
+  /// kernel goes on asking it for a sign of life (net/dead_peer.h). 0 = nobody asks.
+  std::chrono::milliseconds silent_after{0};
 };
 
 /// Holds what a TCP socket sends down to this speed; 0 = as fast as it goes. Throws IoError.
@@ -42,7 +53,7 @@ void throttle(int socket, std::uint64_t bits_per_second);
 /// Connects and proves the secret: by Unix socket where both are on one host and may share memory, else TCP or TLS (see
 /// Transport). Retries until the deadline if the connection is cut during the handshake, and while nobody listens there
 /// yet, if asked to. Blocks; not on the loop's own threads. Throws Unauthenticated if the other side has another
-/// secret, PeerLost, Timeout.
+/// secret, PeerLost, Timeout, HostSilent.
 AuthenticatedStream connect(EventLoop& loop, const Address& address, const ConnectOptions& options);
 
 }  // namespace trireme::net

@@ -10,6 +10,8 @@
 namespace trireme::net {
 namespace {
 
+constexpr auto kLookAtHost = 200ms;  // how often a wait looks whether the other host is silent
+
 std::shared_ptr<Channel> make_channel(AuthenticatedStream proven, const ConnectionOptions& options, EventLoop& loop,
                                       const std::shared_ptr<FrameReceiver>& receiver) {
   if (auto* local = std::get_if<Local::socket>(&proven.socket)) {
@@ -21,7 +23,8 @@ std::shared_ptr<Channel> make_channel(AuthenticatedStream proven, const Connecti
   const TcpChannelOptions channel{.peer = proven.peer,
                                   .limits = options.limits,
                                   .pool = std::make_shared<BufferPool>(),
-                                  .context = loop.shared_context()};
+                                  .context = loop.shared_context(),
+                                  .watched = options.silent_after.count() > 0};
   if (auto* plain = std::get_if<tcp::socket>(&proven.socket)) {
     return make_tcp_channel(std::move(*plain), receiver, channel,
                             {.outgoing = proven.keys.to_service, .incoming = proven.keys.to_client});
@@ -39,10 +42,13 @@ std::shared_ptr<Connection> Connection::open(EventLoop& loop, const Address& add
                                         .peer_name = options.peer_name,
                                         .deadline = options.deadline,
                                         .bits_per_second = options.bits_per_second,
-                                        .await_listener = options.await_listener});
-  return over([&](const std::shared_ptr<FrameReceiver>& receiver) {
+                                        .await_listener = options.await_listener,
+                                        .silent_after = options.silent_after});
+  auto connection = over([&](const std::shared_ptr<FrameReceiver>& receiver) {
     return make_channel(std::move(proven), options, loop, receiver);
   });
+  connection->silent_after_ = options.silent_after;
+  return connection;
 }
 
 std::shared_ptr<Connection> Connection::over(const MakeChannel& make) {
@@ -89,7 +95,14 @@ InFrame Connection::wait(const std::shared_ptr<PendingReply>& pending, Deadline 
       fail<Timeout>("{} did not answer {} within {:.1f} s: it may be stopped or overloaded; see its log", peer(), what,
                     static_cast<double>(deadline.allowed().count()) / 1000.0);
     }
-    channel_->pump(pending->done_, deadline);
+    const bool look = silent_after_.count() > 0 && deadline.left() > kLookAtHost;
+    channel_->pump(pending->done_, look ? Deadline::in(kLookAtHost) : deadline);
+    if (look && !pending->done() && host_silence() > silent_after_) {
+      close();
+      if (pending->done() && pending->lost_.empty()) break;
+      fail<HostSilent>("the host of {} did not answer for {:.1f} s during {}: is the network between the two broken?",
+                       peer(), static_cast<double>(silent_after_.count()) / 1000.0, what);
+    }
   }
   if (!pending->lost_.empty()) fail<PeerLost>("{} was lost during {}: {}", peer(), what, pending->lost_);
   if ((pending->reply_.header.flags & kError) != 0) {

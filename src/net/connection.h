@@ -11,6 +11,7 @@
 #include "net/address.h"
 #include "net/buffer_pool.h"
 #include "net/channel.h"
+#include "net/connect.h"
 #include "net/event_loop.h"
 #include "net/message_codec.h"
 
@@ -25,6 +26,7 @@ struct ConnectionOptions {
   FrameLimits limits;
   bool await_listener = true;         ///< tries again while nobody listens there; else that is the peer's end
   std::uint64_t bits_per_second = 0;  ///< experiments: a slow link, without shared memory; 0 = as fast as it goes
+  std::chrono::milliseconds silent_after{0};  ///< a host that is silent for so long ends a wait; 0 = the deadline does
 };
 
 /// A request on its way, or its answer. Made by Connection::send; wait for it with Connection::wait.
@@ -69,8 +71,9 @@ class Connection : public FrameReceiver, public std::enable_shared_from_this<Con
   /// can never carry the request (shared memory: larger than a ring); then nothing was sent.
   std::shared_ptr<PendingReply> send(Request request);
 
-  /// The answer. Throws what the peer threw, PeerLost if it went, Timeout (naming the peer and `what`) if it is silent;
-  /// after a Timeout the connection is closed, so that no late answer can write into the caller's memory.
+  /// The answer. Throws what the peer threw, PeerLost if it went, Timeout (naming the peer and `what`) if it is silent,
+  /// HostSilent if its host is (see ConnectionOptions::silent_after); after a Timeout the connection is closed, so that
+  /// no late answer can write into the caller's memory.
   InFrame wait(const std::shared_ptr<PendingReply>& pending, Deadline deadline, const std::string& what);
 
   /// Asks and waits: the whole exchange for small messages.
@@ -87,6 +90,9 @@ class Connection : public FrameReceiver, public std::enable_shared_from_this<Con
   std::string peer() const;
   bool closed() const { return closed_.load(std::memory_order_acquire); }
 
+  /// Returns how long the other host has been silent; 0 without `silent_after`, and for memory that is shared.
+  std::chrono::milliseconds host_silence() const { return channel_->host_silence(); }
+
   std::optional<std::vector<MutableBytes>> place(const FrameHeader& header) override;
   void on_frame(InFrame frame) override;
   void on_close(const std::string& reason) override;
@@ -98,6 +104,7 @@ class Connection : public FrameReceiver, public std::enable_shared_from_this<Con
   void check_size(const PendingReply& pending, const FrameHeader& header) const;
 
   std::shared_ptr<Channel> channel_;
+  std::chrono::milliseconds silent_after_{0};
   std::atomic<bool> closed_{false};
   Mutex mutex_;
   std::uint64_t next_request_ TRIREME_GUARDED_BY(mutex_) = 1;

@@ -30,7 +30,7 @@ class StreamChannel final : public Channel, public std::enable_shared_from_this<
   StreamChannel(Owned stream, std::weak_ptr<FrameReceiver> receiver, TcpChannelOptions options,
                 const std::optional<ChannelKeys>& keys)
       : options_(std::move(options)), stream_(std::move(stream)), receiver_(std::move(receiver)) {
-    end_if_host_is_silent(socket_of(stream_).native_handle(), /*peer_reads=*/true);
+    end_if_host_is_silent(socket_of(stream_).native_handle(), /*peer_reads=*/true, options_.watched);
     if (!keys) return;
     outgoing_mac_.emplace(keys->outgoing);
     incoming_mac_.emplace(keys->incoming);
@@ -57,6 +57,11 @@ class StreamChannel final : public Channel, public std::enable_shared_from_this<
   }
 
   std::string peer() const override { return options_.peer; }
+
+  std::chrono::milliseconds host_silence() override {
+    const MutexLock lock(mutex_);  // it is not closed meanwhile
+    return closed_ || !options_.watched ? 0ms : silence_of(socket_of(stream_).native_handle());
+  }
 
   void pump(const std::atomic<bool>& done, Deadline deadline) override {
     const MutexLock lock(mutex_);

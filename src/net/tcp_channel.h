@@ -15,6 +15,7 @@ struct TcpChannelOptions {
   FrameLimits limits;
   std::shared_ptr<BufferPool> pool;
   std::shared_ptr<asio::io_context> context;  ///< the socket's: kept as long as the channel
+  bool watched = false;                       ///< host_silence() is looked at: see watch_host
 };
 
 /// Keys for the tags that frames in the clear carry, as this end sees them.

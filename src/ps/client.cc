@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::size_t kMaxRequestChunks = 512;          // keeps a request's body small
 constexpr std::size_t kNetworkRequestBytes = 1u << 20;  // small enough that a server updates while the next one arrives
+constexpr auto kProbeSlack = 500ms;                     // hosts are asked for a sign of life every second
 
 }  // namespace
 
@@ -26,7 +27,7 @@ Client::Client(net::EventLoop& loop, ClientOptions options) : loop_(loop), optio
 
 Client::~Client() { close_peers(); }  // nothing may write into our memory any more
 
-std::shared_ptr<net::Connection> Client::connect(const cluster::MemberInfo& server, net::Transport transport) {
+std::shared_ptr<net::Connection> Client::connect(const cluster::MemberInfo& server, net::Transport transport) try {
   return net::Connection::open(loop_, server.address,
                                {.secret = options_.secret,
                                 .transport = transport,
@@ -34,7 +35,19 @@ std::shared_ptr<net::Connection> Client::connect(const cluster::MemberInfo& serv
                                 .peer_name = fmt::format("server {}", server.slot),
                                 .deadline = Deadline::in(options_.timeout),
                                 .await_listener = false,  // who is in a view listens, or is dead
-                                .bits_per_second = options_.bits_per_second});
+                                .bits_per_second = options_.bits_per_second,
+                                .silent_after = options_.silent_after});
+} catch (const net::HostSilent&) {
+  note_unreachable(server.id);
+  throw;
+}
+
+net::InFrame Client::wait(const Peer& peer, const std::shared_ptr<net::PendingReply>& pending, Deadline deadline,
+                          const std::string& what) const try {
+  return peer.connection->wait(pending, deadline, what);
+} catch (const net::HostSilent&) {
+  note_unreachable(peer.server);
+  throw;
 }
 
 void Client::connect() {
@@ -49,6 +62,7 @@ void Client::connect() {
     const auto holds = [&](const cluster::ShardPlace& place) { return place.primary == server.id; };
     auto peer = std::ranges::any_of(view.shards, holds) ? std::make_unique<Peer>() : nullptr;
     if (peer) {
+      peer->server = server.id;
       peer->connection = connect(server, options_.transport);
       for (std::size_t shard = 0; shard < view.shards.size(); ++shard) {
         if (holds(view.shards[shard])) shard_peers_[shard] = peer.get();
@@ -123,8 +137,7 @@ void Client::open_peers() {
     if (!peers_[i]) continue;
     Peer& peer = *peers_[i];
     const OpenRequest request{.job = job_, .view = options_.view, .server = options_.view.servers[i].id};
-    const auto reply = peer.connection->call<OpenReply>(kOpen, options_.view.view, request,
-                                                        Deadline::in(options_.timeout), "the opening of tables");
+    const auto reply = call<OpenReply>(peer, kOpen, request, "the opening of tables");
     peer.shares_memory = reply.shares_memory;
     peer.saves = reply.saves;
     in_place_ = in_place_ && reply.shares_memory;
@@ -201,7 +214,7 @@ void Client::assign() {
     pending.emplace_back(&peer, peer.connection->send(std::move(message)));
   }
   for (const auto& [peer, reply] : pending) {
-    peer->connection->wait(reply, Deadline::in(options_.timeout), "the initial parameters");
+    wait(*peer, reply, Deadline::in(options_.timeout), "the initial parameters");
   }
   std::fill(gradients_.begin(), gradients_.end(), 0.0f);
 }
@@ -283,7 +296,7 @@ StepOutcome Client::finish() {
   sent.swap(sent_);
   std::vector<std::uint32_t> pulled;
   for (const Sent& request : sent) {
-    const auto frame = request.peer->connection->wait(request.pending, deadline, "a push or pull");
+    const auto frame = wait(*request.peer, request.pending, deadline, "a push or pull");
     if (request.pull) pulled.insert(pulled.end(), request.chunks.begin(), request.chunks.end());
     outcome.add(net::decode_message<StepOutcome>(frame.body_bytes()));
   }
@@ -337,7 +350,12 @@ void Client::interrupt(const std::string& reason) {
   const MutexLock lock(peers_mutex_);
   interrupted_ = reason;
   for (const auto& peer : peers_) {
-    if (peer) peer->connection->channel().close(reason);
+    if (!peer) continue;
+    const bool watched = options_.silent_after.count() > 0;
+    if (watched && peer->connection->host_silence() > options_.silent_after / 2 + kProbeSlack) {
+      note_unreachable(peer->server);  // others have noticed it first, perhaps: who may meet again depends on all of us
+    }
+    peer->connection->channel().close(reason);
   }
   for (const auto& connection : network_) {
     if (connection) connection->channel().close(reason);
@@ -348,8 +366,7 @@ void Client::leave() {
   for (const auto& peer : peers_) {
     if (!peer) continue;
     try {
-      peer->connection->call<Done>(kLeave, options_.view.view, LeaveRequest{rank_}, Deadline::in(options_.timeout),
-                                   "the leave");
+      call<Done>(*peer, kLeave, LeaveRequest{rank_}, "the leave");
     } catch (const PeerLost&) {  // it waits for nobody any more; its replica, if it has one, is told itself
     }
   }
@@ -359,8 +376,7 @@ LoadStatus Client::load_status() {
   LoadStatus all;
   for (const auto& peer : peers_) {
     if (!peer) continue;
-    all.add(peer->connection->call<LoadStatus>(kLoadStatus, options_.view.view, Nothing{},
-                                               Deadline::in(options_.timeout), "what it holds"));
+    all.add(call<LoadStatus>(*peer, kLoadStatus, Nothing{}, "what it holds"));
   }
   return all;
 }
@@ -369,8 +385,7 @@ std::vector<ServerStats> Client::server_stats() {
   std::vector<ServerStats> stats;
   for (const auto& peer : peers_) {
     if (!peer) continue;
-    stats.push_back(peer->connection->call<ServerStats>(kStats, options_.view.view, Nothing{},
-                                                        Deadline::in(options_.timeout), "its statistics"));
+    stats.push_back(call<ServerStats>(*peer, kStats, Nothing{}, "its statistics"));
   }
   return stats;
 }

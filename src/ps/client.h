@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -24,6 +25,11 @@ struct ClientOptions {
   std::chrono::milliseconds step_timeout = 600s;  ///< for a push or pull: other workers may be slow, or evaluating
   std::chrono::milliseconds timeout = 60s;        ///< for each answer of a server
   std::uint64_t bits_per_second = 0;  ///< experiments: a slow link to each server, without shared memory; 0 = none
+  std::chrono::milliseconds silent_after{0};  ///< a server whose host is silent for so long is lost; 0 = never
+
+  /// Called with each server whose host does not answer: before the call that fails for that reason throws, and in
+  /// `interrupt`, on its thread.
+  std::function<void(MemberId server)> on_unreachable = {};
 };
 
 /// A table with everything its servers know: for checkpoints and tests. One state array per `state_floats(rule)`.
@@ -144,6 +150,7 @@ class Client {
 
  private:
   struct Peer {
+    MemberId server = 0;
     std::shared_ptr<net::Connection> connection;
     bool shares_memory = false;
     bool saves = false;
@@ -160,6 +167,17 @@ class Client {
   Peer& peer_of(std::uint32_t chunk);
   std::vector<Peer*> holders() const;
   std::shared_ptr<net::Connection> connect(const cluster::MemberInfo& server, net::Transport transport);
+  net::InFrame wait(const Peer& peer, const std::shared_ptr<net::PendingReply>& pending, Deadline deadline,
+                    const std::string& what) const;
+  template <typename Reply, typename Ask>
+  Reply call(const Peer& peer, std::uint16_t kind, const Ask& body, const std::string& what) const {
+    const auto pending = peer.connection->send(
+        {.kind = kind, .view = options_.view.view, .body = net::encode_message(body), .payload = {}, .sinks = {}});
+    return net::decode_message<Reply>(wait(peer, pending, Deadline::in(options_.timeout), what).body_bytes());
+  }
+  void note_unreachable(MemberId server) const {
+    if (options_.on_unreachable) options_.on_unreachable(server);
+  }
   void place_new(std::span<const std::uint32_t> chunks);
   void send(Peer& peer, std::span<const std::uint32_t> chunks, const StepInfo& info, bool push, bool pull);
   void send_chunks(std::span<const std::uint32_t> chunks, const StepInfo& info, bool push, bool pull);

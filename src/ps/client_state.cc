@@ -157,7 +157,7 @@ void Client::restore(const TablesState& state) {
   // Whoever asks meanwhile has to see that not all is there yet.
   for (const auto& peer : peers_) {
     if (!peer) continue;
-    peer->connection->call<Done>(kClear, options_.view.view, Nothing{}, Deadline::in(options_.timeout), "the restore");
+    call<Done>(*peer, kClear, Nothing{}, "the restore");
   }
   const auto request = [&](std::uint32_t index) {
     const ChunkPlace& place = layout_.chunks()[index].place;

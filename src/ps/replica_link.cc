@@ -67,7 +67,8 @@ void ReplicaLink::run(const std::stop_token& stop) try {
   give_up(problem);
 } catch (const std::exception& problem) {
   give_up(PeerLost(fmt::format("the replica, server {} ({}), is lost: {}; the next view will have another one",
-                               options_.replica.slot, options_.replica.address.text(), problem.what())));
+                               options_.replica.slot, options_.replica.address.text(), problem.what())),
+          /*host_silent=*/dynamic_cast<const net::HostSilent*>(&problem) != nullptr);
 }
 
 /// Brings the replica into our view and asks what it has.
@@ -79,7 +80,8 @@ SyncReply ReplicaLink::connect() {
                              .role = "server",
                              .peer_name = fmt::format("replica server {}", options_.replica.slot),
                              .deadline = Deadline::in(options_.timeout),
-                             .await_listener = false});
+                             .await_listener = false,
+                             .silent_after = options_.silent_after});
   {
     const MutexLock lock(mutex_);
     if (failure_) std::rethrow_exception(failure_);
@@ -258,7 +260,7 @@ void ReplicaLink::acknowledge_front() {
   if (!message.waiting.empty()) point(CrashPoint::kAnswered);
 }
 
-void ReplicaLink::give_up(const std::exception& problem) {
+void ReplicaLink::give_up(const std::exception& problem, bool host_silent) {
   std::vector<Waiting> refused;
   std::vector<Waiting> released;
   std::deque<Message> messages;  // their memory may still be read until the connection is closed
@@ -270,6 +272,7 @@ void ReplicaLink::give_up(const std::exception& problem) {
     const MutexLock lock(mutex_);
     if (failure_) return;
     failed_because_ = problem.what();
+    host_silent_ = host_silent;
     failure_ = stale ? std::make_exception_ptr(StaleView(failed_because_))
                      : std::make_exception_ptr(PeerLost(failed_because_));
     failure = failure_;
@@ -306,7 +309,8 @@ std::vector<cluster::ShardReport> ReplicaLink::reports() const {
     reports.push_back({.shard = state.number,
                        .replica = options_.replica.id,
                        .in_sync = state.in_sync && known_,
-                       .failure = failed_because_});
+                       .failure = failed_because_,
+                       .silent = host_silent_});
   }
   return reports;
 }

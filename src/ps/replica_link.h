@@ -33,7 +33,8 @@ struct ReplicaLinkOptions {
   MemberId from = 0;
   std::string secret;
   net::Transport transport = net::Transport::kAuto;
-  std::chrono::milliseconds timeout = 5s;  ///< for each of the replica's answers
+  std::chrono::milliseconds timeout = 5s;       ///< for each of the replica's answers
+  std::chrono::milliseconds silent_after = 4s;  ///< it is lost when its host is silent for so long
   CrashHook on_point;
 };
 
@@ -115,7 +116,7 @@ class ReplicaLink {
   SyncReply connect();
   void link_shards(bool by_view, const SyncReply& there, const std::stop_token& stop);
   void acknowledge_front() TRIREME_EXCLUDES(mutex_);
-  void give_up(const std::exception& problem) TRIREME_EXCLUDES(mutex_);
+  void give_up(const std::exception& problem, bool host_silent = false) TRIREME_EXCLUDES(mutex_);
   void point(CrashPoint at) const {
     if (options_.on_point) options_.on_point(at);
   }
@@ -141,6 +142,7 @@ class ReplicaLink {
   bool known_ TRIREME_GUARDED_BY(mutex_) = false;
   std::exception_ptr failure_ TRIREME_GUARDED_BY(mutex_);  // set once: there is no replica any more
   std::string failed_because_ TRIREME_GUARDED_BY(mutex_);
+  bool host_silent_ TRIREME_GUARDED_BY(mutex_) = false;  // that is why
   std::atomic<bool> ended_{false};
   std::jthread thread_;
 };

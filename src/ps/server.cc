@@ -46,6 +46,7 @@ class Server::Impl final : public net::RequestHandler {
   }
 
   const net::Address& address() const { return service_->address(); }
+  void set_silent_after(std::chrono::milliseconds time) { silent_after_.store(time); }
 
   void enter(const cluster::ViewInfo& view, MemberId self) {
     const MutexLock lock(enter_mutex_);
@@ -73,6 +74,8 @@ class Server::Impl final : public net::RequestHandler {
       for (cluster::ShardReport& report : link->reports()) status.replicas.push_back(std::move(report));
     }
     for (cluster::ShardReport& report : held->empty_shards()) status.replicas.push_back(std::move(report));
+    const MutexLock lock(mutex_);
+    status.replicas.insert(status.replicas.end(), silent_before_.begin(), silent_before_.end());
     return status;
   }
 
@@ -179,10 +182,14 @@ class Server::Impl final : public net::RequestHandler {
                                                                      .secret = options_.service.listener.secret,
                                                                      .transport = options_.transport,
                                                                      .timeout = options_.replica_timeout,
+                                                                     .silent_after = silent_after_.load(),
                                                                      .on_point = options_.on_point});
+    const bool just_before = before && before->view() + 1 == info_.view;
+    auto silent = just_before ? silent_replicas(*before) : std::vector<cluster::ShardReport>();
     {
       const MutexLock lock(mutex_);
       held_ = now;
+      silent_before_ = std::move(silent);
     }
     std::erase_if(links_, [](const auto& link) { return link->ended(); });
     if (before) {
@@ -207,6 +214,17 @@ class Server::Impl final : public net::RequestHandler {
               {"bytes", bytes},
               {"rule", to_string(tables_->description().update.rule)},
               {"consistency", to_string(tables_->description().consistency)}});
+  }
+
+  static std::vector<cluster::ShardReport> silent_replicas(const HeldShards& held) {
+    std::vector<cluster::ShardReport> silent;
+    for (const auto& link : held.links()) {
+      for (cluster::ShardReport& report : link->reports()) {
+        report.in_sync = false;  // in that view, not in the next
+        if (report.silent) silent.push_back(std::move(report));
+      }
+    }
+    return silent;
   }
 
   void open(const net::SessionPtr& session, const net::InFrame& frame) {
@@ -358,6 +376,7 @@ class Server::Impl final : public net::RequestHandler {
 
   ServerOptions options_;
   std::atomic<View> view_{0};
+  std::atomic<std::chrono::milliseconds> silent_after_{ReplicaLinkOptions{}.silent_after};
   Mutex enter_mutex_;                                                      // one change of view at a time
   std::shared_ptr<const Tables> tables_ TRIREME_GUARDED_BY(enter_mutex_);  // set once
   cluster::ViewInfo info_ TRIREME_GUARDED_BY(enter_mutex_);
@@ -366,6 +385,8 @@ class Server::Impl final : public net::RequestHandler {
   std::vector<std::shared_ptr<ReplicaLink>> links_ TRIREME_GUARDED_BY(enter_mutex_);
   mutable Mutex mutex_;
   std::shared_ptr<const HeldShards> held_ TRIREME_GUARDED_BY(mutex_);
+  /// Of the view before: the workers may have been faster than the news that its replicas do not answer.
+  std::vector<cluster::ShardReport> silent_before_ TRIREME_GUARDED_BY(mutex_);
   std::unique_ptr<net::EventLoop> peers_ TRIREME_GUARDED_BY(enter_mutex_);  // for the replicas
   std::optional<boost::asio::thread_pool> compute_;
   std::optional<PartSaver> saver_;
@@ -379,6 +400,8 @@ Server::~Server() = default;
 const net::Address& Server::address() const { return impl_->address(); }
 
 void Server::enter(const cluster::ViewInfo& view, MemberId self) { impl_->enter(view, self); }
+
+void Server::set_silent_after(std::chrono::milliseconds time) { impl_->set_silent_after(time); }
 
 ServerStats Server::stats() const { return impl_->stats(); }
 

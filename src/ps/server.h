@@ -50,6 +50,10 @@ class Server {
   /// already, InvalidArgument if the view cannot be (no such server, places that do not fit the tables). Thread-safe.
   void enter(const cluster::ViewInfo& view, MemberId self);
 
+  /// Says how long the host of another server may be silent before its copies are given up; 4 s until then. For the
+  /// views that follow. Thread-safe.
+  void set_silent_after(std::chrono::milliseconds time);
+
   ServerStats stats() const;
   ServerStatus status() const;
 

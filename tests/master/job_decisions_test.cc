@@ -163,8 +163,95 @@ TEST_F(JobDecisionsTest, OfWorkersThatCannotReachEachOtherOneIsLeftOut) {
   EXPECT_THAT(state->status(now).reason, HasSubstr("worker 1 is left out: it and worker 0 reach the master"));
   EXPECT_THAT(state->status(now).others, ElementsAre(1));
   EXPECT_EQ(beat(1).regroup, cluster::Regroup::kNo) << "no view with the same two";
-  state->tick(now + 6min);
-  EXPECT_NE(state->heartbeat(now + 6min, 1, {.member = 1}).regroup, cluster::Regroup::kNo) << "they may try again";
+  state->tick(now + 30min);
+  const auto later = state->heartbeat(now + 30min, 1, {.member = 1});
+  EXPECT_EQ(later.regroup, cluster::Regroup::kNo) << "time alone repairs nothing";
+  ASSERT_EQ(later.apart.size(), 1u);
+  EXPECT_EQ(later.apart[0].id, 2) << "it is asked to try whether it reaches the other one";
+  state->heartbeat(now + 30min, 2, {.member = 2, .reached = {1}});
+  const auto healed = state->heartbeat(now + 30min, 1, {.member = 1});
+  EXPECT_NE(healed.regroup, cluster::Regroup::kNo);
+  EXPECT_EQ(healed.reason, "worker 1 wants to take part");
+  EXPECT_TRUE(healed.apart.empty());
+}
+
+/// Members 1 and 2 are servers 0 and 1, with copies for each other; 3, 4 and 5 are workers 0, 1 and 2.
+struct ApartServersTest : JobDecisionsTest {
+  ApartServersTest() {
+    job({.workers = 3, .servers = 2, .replicas = 1});
+    for (const std::uint32_t slot : {0u, 1u}) join(Role::kServer, slot);
+    for (const std::uint32_t slot : {0u, 1u, 2u}) join_worker(slot);
+    state->set_plan(now, elastic_plan());
+  }
+
+  RecordingSession& regroup(std::uint32_t slot, View view, std::vector<cluster::MemberId> unreachable = {}) {
+    return join(Role::kWorker, slot, {.member = 3 + slot, .view = view, .unreachable = std::move(unreachable)});
+  }
+
+  /// All three ask for the view after `view`; what the last one got.
+  cluster::ViewInfo regroup_all(View view, const std::vector<std::vector<cluster::MemberId>>& unreachable) {
+    for (const std::uint32_t slot : {0u, 1u}) regroup(slot, view, unreachable[slot]);
+    return regroup(2, view, unreachable[2]).take<cluster::JoinReply>().view;
+  }
+};
+
+TEST_F(ApartServersTest, AWorkerThatDoesNotReachAServerIsLeftOut) {
+  const auto view = regroup_all(1, {{1}, {}, {}});
+  EXPECT_EQ(view.servers.size(), 2u);
+  ASSERT_EQ(view.workers.size(), 2u);
+  EXPECT_EQ(view.workers[0].slot, 1);
+  EXPECT_THAT(state->status(now).reason,
+              HasSubstr("worker 0 is left out: it and server 0 reach the master, but not each other"));
+  state->heartbeat(now + 5s, 1, {.member = 1, .reached = {3}});
+  EXPECT_EQ(state->heartbeat(now + 5s, 4, {.member = 4}).reason, "worker 0 wants to take part");
+}
+
+TEST_F(ApartServersTest, AServerThatTwoWorkersDoNotReachIsGivenUpUntilTheyDo) {
+  const auto view = regroup_all(1, {{1}, {}, {1}});
+  EXPECT_EQ(view.workers.size(), 3u);
+  ASSERT_EQ(view.servers.size(), 1u);
+  EXPECT_EQ(view.servers[0].slot, 1);
+  for (const cluster::ShardPlace& place : view.shards) EXPECT_EQ(place.born, 1) << "nothing was lost";
+  EXPECT_THAT(state->status(now).reason,
+              HasSubstr("server 0 is left out: it and workers 0, 2 reach the master, but not each other"));
+  EXPECT_TRUE(beat(1).expelled);
+  RecordingSession& back = join(Role::kServer, 0, {.member = 1});
+  EXPECT_EQ(beat(4).regroup, cluster::Regroup::kNo) << "it waits";
+  EXPECT_EQ(back.answers(), 0);
+  state->heartbeat(now + 5s, 3, {.member = 3, .reached = {6}});
+  EXPECT_EQ(state->heartbeat(now + 5s, 4, {.member = 4}).regroup, cluster::Regroup::kNo) << "one still does not";
+  state->heartbeat(now + 5s, 5, {.member = 5, .reached = {6}});
+  EXPECT_EQ(state->heartbeat(now + 5s, 4, {.member = 4}).reason, "server 0 wants to take part");
+}
+
+TEST_F(ApartServersTest, AServerThatIsGivenUpIsNotTakenBackBeforeTheNextView) {
+  regroup(0, 1, {1});
+  regroup(1, 1, {1});
+  EXPECT_TRUE(beat(1).expelled);
+  RecordingSession& back = join(Role::kServer, 0, {.member = 1});
+  EXPECT_EQ(regroup(2, 1).take<cluster::JoinReply>().view.servers.size(), 1u);
+  EXPECT_EQ(back.answers(), 0);
+}
+
+TEST_F(ApartServersTest, OfTwoServersThatDoNotReachEachOtherOneIsGivenUpOnce) {
+  for (const cluster::MemberId from : {1, 2}) {
+    cluster::Heartbeat beat{.member = from, .shards = {.view = 1}};
+    for (std::uint32_t shard = 0; shard < 2 * cluster::kShardsPerServer; ++shard) {
+      beat.shards.reports.push_back({.shard = shard, .replica = 3 - from, .failure = "silence", .silent = true});
+    }
+    state->heartbeat(now, from, beat);
+  }
+  EXPECT_FALSE(beat(1).expelled);
+  EXPECT_TRUE(beat(2).expelled);
+  join(Role::kServer, 1, {.member = 2});
+  const auto view = regroup_all(1, {{}, {}, {}});
+  ASSERT_EQ(view.servers.size(), 1u);
+  EXPECT_EQ(view.servers[0].slot, 0);
+  EXPECT_THAT(state->status(now).reason,
+              HasSubstr("server 1 is left out: it and server 0 reach the master, but not each other"));
+  EXPECT_EQ(beat(4).regroup, cluster::Regroup::kNo) << "no view with the same two";
+  state->heartbeat(now + 5s, 1, {.member = 1, .reached = {6}});
+  EXPECT_EQ(state->heartbeat(now + 5s, 4, {.member = 4}).reason, "server 1 wants to take part");
 }
 
 TEST_F(JobDecisionsTest, LostWorkerOfAnElasticJobMakesTheOthersRegroupNow) {

@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <linux/fib_rules.h>
 #include <linux/if_link.h>
 #include <linux/rtnetlink.h>
 #include <linux/veth.h>
@@ -67,6 +68,18 @@ inline void bring_down(const std::string& interface) {
   if (::ioctl(socket.get(), SIOCSIFFLAGS, &request) != 0) fail_errno(fmt::format("cannot bring down {}", interface));
 }
 
+/// Asks the kernel for a change of this network. Throws IoError that says `what` could not be done.
+inline void ask_kernel(const void* message, std::size_t size, const std::string& what) {
+  const FileDescriptor socket(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE));
+  alignas(nlmsghdr) char answer[1024];
+  if (::send(socket.get(), message, size, 0) < 0 ||
+      ::recv(socket.get(), answer, sizeof(answer), 0) < static_cast<ssize_t>(NLMSG_LENGTH(sizeof(nlmsgerr)))) {
+    fail_errno("cannot " + what);
+  }
+  errno = -static_cast<const nlmsgerr*>(NLMSG_DATA(reinterpret_cast<nlmsghdr*>(answer)))->error;
+  if (errno != 0) fail_errno("cannot " + what);
+}
+
 /// Lays a cable from this network to that of process `pid`; its ends have the same name in both.
 inline void add_cable(const std::string& interface, pid_t pid) {
   std::vector<std::byte> message;
@@ -109,14 +122,60 @@ inline void add_cable(const std::string& interface, pid_t pid) {
   header.nlmsg_len = static_cast<std::uint32_t>(message.size());
   std::memcpy(message.data(), &header, sizeof(header));
 
-  const FileDescriptor socket(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE));
-  alignas(nlmsghdr) char answer[1024];
-  if (::send(socket.get(), message.data(), message.size(), 0) < 0 ||
-      ::recv(socket.get(), answer, sizeof(answer), 0) < static_cast<ssize_t>(NLMSG_LENGTH(sizeof(nlmsgerr)))) {
-    fail_errno("cannot ask for a cable between two networks");
-  }
-  errno = -static_cast<const nlmsgerr*>(NLMSG_DATA(reinterpret_cast<nlmsghdr*>(answer)))->error;
-  if (errno != 0) fail_errno("cannot lay a cable between two networks");
+  ask_kernel(message.data(), message.size(), "lay a cable between two networks");
+}
+
+/// Makes this network pass on packets from one of its cables to another, also where the way back is cut.
+inline void become_router() {
+  const auto set = [](const char* what, char value) {
+    std::ofstream(std::string("/proc/sys/net/ipv4/") + what) << value << std::flush;
+  };
+  set("conf/all/rp_filter", '0');
+  set("conf/default/rp_filter", '0');  // of cables to come
+  set("ip_forward", '1');
+}
+
+/// Sends what is for other networks to `router`, which must be at the other end of a cable.
+inline void set_router(const std::string& router) {
+  struct {
+    nlmsghdr header;
+    rtmsg route;
+    rtattr gateway;
+    in_addr router;
+  } message{};
+  message.header = {.nlmsg_len = sizeof(message),
+                    .nlmsg_type = RTM_NEWROUTE,
+                    .nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL};
+  message.route = {.rtm_family = AF_INET,
+                   .rtm_table = RT_TABLE_MAIN,
+                   .rtm_protocol = RTPROT_STATIC,
+                   .rtm_scope = RT_SCOPE_UNIVERSE,
+                   .rtm_type = RTN_UNICAST};
+  message.gateway = {.rta_len = RTA_LENGTH(sizeof(in_addr)), .rta_type = RTA_GATEWAY};
+  ::inet_pton(AF_INET, router.c_str(), &message.router);
+  ask_kernel(&message, sizeof(message), "set the way to other networks");
+}
+
+/// A router loses all packets from one address to another, without a word, or no longer does.
+inline void lose_packets(const std::string& from, const std::string& to, bool lose) {
+  struct {
+    nlmsghdr header;
+    fib_rule_hdr rule;
+    rtattr source;
+    in_addr from;
+    rtattr destination;
+    in_addr to;
+  } message{};
+  message.header = {.nlmsg_len = sizeof(message),
+                    .nlmsg_type = static_cast<std::uint16_t>(lose ? RTM_NEWRULE : RTM_DELRULE),
+                    .nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK};
+  if (lose) message.header.nlmsg_flags |= NLM_F_CREATE | NLM_F_EXCL;
+  message.rule = {.family = AF_INET, .dst_len = 32, .src_len = 32, .action = FR_ACT_BLACKHOLE};
+  message.source = {.rta_len = RTA_LENGTH(sizeof(in_addr)), .rta_type = FRA_SRC};
+  message.destination = {.rta_len = RTA_LENGTH(sizeof(in_addr)), .rta_type = FRA_DST};
+  ::inet_pton(AF_INET, from.c_str(), &message.from);
+  ::inet_pton(AF_INET, to.c_str(), &message.to);
+  ask_kernel(&message, sizeof(message), "change which packets a router loses");
 }
 
 /// Bytes that went over an interface of this network so far.

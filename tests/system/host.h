@@ -40,6 +40,37 @@ class Host {
     return other;
   }
 
+  /// `count` hosts with a cable each to a router, which is the first one here: every pair of them can be cut. None
+  /// where networks are not permitted.
+  static std::vector<std::unique_ptr<Host>> make_routed(int count) {
+    std::vector<std::unique_ptr<Host>> hosts;
+    hosts.push_back(make("10.99.0.1"));
+    if (!hosts[0]) return {};
+    const Host& router = *hosts[0];
+    router.run([] { become_router(); });
+    for (int number = 1; number <= count; ++number) {
+      const std::string cable = fmt::format("cable{}", number);
+      std::unique_ptr<Host> host(new Host(fmt::format("10.99.{}.2", number), [&] {
+        enter_namespaces_of(router.holder_.pid(), /*network=*/false);
+        return ::unshare(CLONE_NEWNET) == 0;
+      }));
+      const std::string gateway = fmt::format("10.99.{}.1", number);
+      router.run([&] {
+        add_cable(cable, host->holder_.pid());
+        bring_up(cable, gateway);
+      });
+      host->run([&] {
+        bring_up("lo", "127.0.0.1");
+        bring_up(cable, host->address_);
+        set_router(gateway);
+      });
+      hosts.push_back(std::move(host));
+    }
+    return hosts;
+  }
+
+  const std::string& address() const { return address_; }
+
   /// For processes on this host. nsenter (util-linux) becomes the program that it is given: its pid is the program's.
   Site site() const {
     std::vector<std::string> words{"/usr/bin/nsenter", "--target", std::to_string(holder_.pid()), "--net"};
@@ -56,6 +87,15 @@ class Host {
       action();
     });
     if (inside.wait() != 0) fail<IoError>("a process on host {} failed: see above", address_);
+  }
+
+  /// Asks something there. Throws PeerLost if that fails.
+  nlohmann::json ask(const std::function<nlohmann::json()>& question) const {
+    Process inside([&](Talk& test) {
+      enter_namespaces_of(holder_.pid(), /*network=*/true);
+      test.say(question());
+    });
+    return inside.talk().hear();
   }
 
  private:

@@ -37,7 +37,9 @@ std::unique_ptr<Program> PlacedJob::start_master(const std::vector<std::string>&
                                  "--min-workers",
                                  std::to_string(options_.min_workers),
                                  "--servers",
-                                 "0",
+                                 std::to_string(options_.servers),
+                                 "--replicas",
+                                 options_.servers > 1 ? "1" : "0",
                                  "--listen",
                                  site.address + ":0"};
   if (options_.store.empty()) words.insert(words.end(), {"--announce", (run() / "master.json").string()});
@@ -53,21 +55,30 @@ net::Address PlacedJob::announced() const {
   return nlohmann::json::parse(read_file(file)).get<net::Address>();
 }
 
-Program& PlacedJob::start_worker(std::uint32_t slot, const Site& site) {
-  Program::Environment place{{"TRIREME_ROLE", "worker"},
+/// What a scheduler tells a process of its place.
+Program::Environment PlacedJob::place_of(const char* role, std::uint32_t slot) const {
+  Program::Environment place{{"TRIREME_ROLE", role},
                              {"TRIREME_RANK", std::to_string(slot)},
                              {"TRIREME_WORKERS", std::to_string(std::max(options_.workers, slot + 1))},
                              {"TRIREME_INITIAL_WORKERS", std::to_string(options_.workers)},
-                             {"TRIREME_SERVERS", "0"},
+                             {"TRIREME_SERVERS", std::to_string(options_.servers)},
                              {"TRIREME_SECRET", secret_},
                              {"TRIREME_RUN_DIR", run().string()},
                              {"TRIREME_TRACE_STEPS", "1"},
                              {"OPENBLAS_NUM_THREADS", "1"}};
   if (options_.store.empty()) place["TRIREME_MASTER"] = announced().text();
   if (!options_.store.empty()) place["TRIREME_STORE"] = options_.store;
+  return place;
+}
+
+Program& PlacedJob::start_worker(std::uint32_t slot, const Site& site) {
   auto& worker = workers_[slot];
-  worker = std::make_unique<Program>(folder_, placed(site, command()), place);
+  worker = std::make_unique<Program>(folder_, placed(site, command()), place_of("worker", slot));
   return *worker;
+}
+
+std::unique_ptr<Program> PlacedJob::start_server(std::uint32_t slot, const Site& site) const {
+  return std::make_unique<Program>(folder_, placed(site, trireme({"serve"})), place_of("server", slot));
 }
 
 void PlacedJob::kill_workers(const std::vector<std::uint32_t>& slots) {
@@ -84,9 +95,10 @@ cli::TrainFlags PlacedJob::flags() const {
   return {.model = "mlp",
           .data_dir = images_.string(),
           .workers = options_.workers,
-          .servers = 0,
-          .strategy = "allreduce",
-          .buffers = "average",
+          .servers = options_.servers,
+          .strategy = options_.servers > 0 ? "ps" : "allreduce",
+          .consistency = options_.servers > 0 ? "bsp" : "",
+          .buffers = options_.servers > 0 ? "own" : "average",
           .steps = 1000000,
           .batch = kBatch,
           .schedule = "constant",
@@ -133,7 +145,6 @@ void PlacedJob::expect_undisturbed_end() {
   EXPECT_EQ(parameters(), undisturbed_parameters());
 }
 
-/// What the chief says at the end: the hash of the parameters.
 std::string PlacedJob::parameters() const {
   if (!options_.own_loop) {
     return nlohmann::json::parse(read_file(observe::RunFolder::open(run()).result())).value("parameters_sha256", "");
@@ -161,7 +172,7 @@ std::string PlacedJob::undisturbed_parameters() {
                                                     "--data-dir",
                                                     images_.string(),
                                                     "--strategy",
-                                                    "allreduce",
+                                                    flags().strategy,
                                                     "--steps",
                                                     steps,
                                                     "--batch",

@@ -23,8 +23,9 @@ struct Site {
 struct PlacedJobOptions {
   std::uint32_t workers = 2;  ///< at the start
   std::uint32_t min_workers = 1;
-  bool own_loop = false;   ///< its program is examples/own_loop.cc, else that of `trireme train`
-  std::string store = {};  ///< where the master in charge is found; empty = it cannot be replaced
+  std::uint32_t servers = 0;  ///< with a replica of each shard; 0 = all-reduce
+  bool own_loop = false;      ///< its program is examples/own_loop.cc, else that of `trireme train`
+  std::string store = {};     ///< where the master in charge is found; empty = it cannot be replaced
 };
 
 /// A training on four lanes whose processes the test places itself, as the scheduler of a cluster does. It goes on
@@ -40,10 +41,14 @@ class PlacedJob {
   /// Starts the process of a worker.
   Program& start_worker(std::uint32_t slot, const Site& site = {});
 
+  std::unique_ptr<Program> start_server(std::uint32_t slot, const Site& site) const;
+
   /// Kills the processes of these workers, all before any of them can tell.
   void kill_workers(const std::vector<std::uint32_t>& slots);
 
   Program& worker(std::uint32_t slot) { return *workers_.at(slot); }
+
+  const std::map<std::uint32_t, std::unique_ptr<Program>>& workers() const { return workers_; }  ///< by slot
 
   /// The master's address, once one without a store listens.
   net::Address announced() const;
@@ -71,11 +76,16 @@ class PlacedJob {
   /// Every step was begun once by each of the workers that were there from start to end, all in view 1.
   void expect_each_step_once();
 
+  /// What the chief says at the end: the hash of the parameters.
+  std::string parameters() const;
+
+  /// The same of a run of as many steps that nobody disturbed.
+  std::string undisturbed_parameters();
+
  private:
   cli::TrainFlags flags() const;
   std::vector<std::string> command() const;
-  std::string parameters() const;
-  std::string undisturbed_parameters();
+  Program::Environment place_of(const char* role, std::uint32_t slot) const;
 
   const PlacedJobOptions options_;
   const std::string secret_;

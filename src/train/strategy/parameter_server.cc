@@ -74,13 +74,16 @@ void ParameterServer::enter_view() {
   if (client_) {
     client_->enter(view, member);
   } else {
-    auto client =
-        std::make_unique<ps::Client>(job_.loop(), ps::ClientOptions{.member = member,
-                                                                    .view = view,
-                                                                    .lanes = options_.lanes,
-                                                                    .secret = job_.place().secret,
-                                                                    .transport = job_.place().transport,
-                                                                    .bits_per_second = job_.place().bits_per_second});
+    auto client = std::make_unique<ps::Client>(
+        job_.loop(),
+        ps::ClientOptions{.member = member,
+                          .view = view,
+                          .lanes = options_.lanes,
+                          .secret = job_.place().secret,
+                          .transport = job_.place().transport,
+                          .bits_per_second = job_.place().bits_per_second,
+                          .silent_after = job_.silent_after(),
+                          .on_unreachable = [this](cluster::MemberId server) { job_.note_unreachable(server); }});
     const MutexLock lock(mutex_);
     client_ = std::move(client);
   }
