@@ -103,6 +103,7 @@ class JobState {
   void note_apart(const Member& member, cluster::MemberId other);
   void judge(Member& member);
   void lose(Member& member, const Health& health);
+  void check_scale(const cluster::ScaleRequest& request) const;
   void finish_job();
   void fail_job(const std::string& reason);
 
