@@ -2,6 +2,10 @@
 //
 //   ./fashion_mnist                              alone
 //   trireme run -w 4 -s 2 -- ./fashion_mnist     four workers, two parameter servers
+//   trireme run --strategy allreduce --checkpoint-every 100 --out runs/mine -- ./fashion_mnist
+//   trireme resume runs/mine                     after Ctrl-C, or when all of it was killed
+//
+// fashion_mnist [folder of the images]
 
 #include <trireme/trireme.h>
 
@@ -18,15 +22,15 @@ struct Net : torch::nn::Module {
   }
 };
 
-int main() try {
+int main(int argc, char** argv) try {
   const auto job = trireme::Job::join();
-  const auto data = trireme::data::load_fashion_mnist();
+  const auto data = argc > 1 ? trireme::data::load_fashion_mnist(argv[1]) : trireme::data::load_fashion_mnist();
 
   torch::manual_seed(1);
   trireme::Trainer trainer(*job, std::make_shared<Net>(), {.batch = 64, .epochs = 1, .lr = 1e-3});
   const auto result = trainer.fit(data.train, data.test);
 
-  if (job->chief()) std::printf("test accuracy %.2f %%\n", 100 * result.test->accuracy);
+  if (result.test) std::printf("test accuracy %.2f %%\n", 100 * result.test->accuracy);  // on the chief
 } catch (const std::exception& problem) {
   std::fprintf(stderr, "fashion_mnist: %s\n", problem.what());
   return 1;

@@ -73,12 +73,14 @@ int main(int argc, char** argv) try {
         count += static_cast<double>(lane.indices.size());
       }
       samples += state.sampler().batch_size(state.step());
+      optimizer.clip_norm(1.0);
       optimizer.step();
-      if (state.step() % 100 != 0) continue;
+      if (state.step() % 20 != 0) continue;
       const double mean = world->average(count > 0 ? loss_sum / count : 0, count, "loss");
-      if (world->chief()) std::printf("step %4lu: loss %.4f\n", state.step(), mean);
+      world->report({{"loss", mean}}, state.step());  // for the progress line, trireme status, metrics and TensorBoard
     }
     const double accuracy = accuracy_of(*net, *data.test, *world);
+    world->report({{"test_accuracy", accuracy}}, state.step());
     if (world->chief()) std::printf("test accuracy %.2f %%\n", 100 * accuracy);
   });
   if (done && world->chief()) {

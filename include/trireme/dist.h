@@ -132,12 +132,24 @@ class World {
   std::map<std::string, double> average(const std::map<std::string, double>& metrics, double weight = 1);
   double average(double value, double weight = 1, const std::string& name = {});
 
+  /// Returns whether the job was asked to end (Ctrl-C, `trireme stop`): the same on all ranks, so that all leave their
+  /// loops after the same step. A collective call. In a loop that `dist::elastic` runs, `state.lanes()` does it.
+  bool should_stop();
+
+  /// Shows how training goes: in the progress line, in `trireme status`, as a row of metrics.jsonl and in TensorBoard's
+  /// files; the last values are part of the job's result. The chief's values count, each once per step, in ascending
+  /// order; see `average` for means over all ranks. Not a collective call: others may leave it out. Does nothing if the
+  /// world was made from a communicator. Throws InvalidArgument for a name that is empty or has a meaning of its own
+  /// (step, kind, strategy).
+  void report(const std::map<std::string, double>& values, Step step);
+
   /// This rank has no more work: it takes part in what the others do without contributing, until all have joined.
   /// Returns the rank that joined last: its parameters saw every step, so broadcast_parameters from it before
   /// continuing.
   Rank join();
 
-  /// Ends successfully: waits for the others, and tells the master that this worker is done. Must be the last call.
+  /// Ends successfully: waits for the others, and tells the master that this worker is done, and the chief also the
+  /// result. Must be the last call.
   void finish();
 
   /// The name of this machine.
@@ -171,8 +183,12 @@ struct DistributedOptimizerOptions {
 ///   dist::DistributedOptimizer optimizer(*world, sgd, net->named_parameters());
 ///   ...
 ///   optimizer.zero_grad();
-///   loss.backward();   // gradients leave while it runs
+///   loss.backward();            // gradients leave while it runs
+///   optimizer.clip_norm(1.0);   // if you like
 ///   optimizer.step();
+///
+/// From backward to `synchronize`, `clip_norm` or `step` the gradients are on their way: whoever touches one then, such
+/// as torch's clip_grad_norm_, gets an InvalidArgument.
 ///
 /// Ranks do not have to use the same parameters in a step: a parameter that a rank did not use counts as a gradient of
 /// zero, and after `step` every parameter has a gradient. Sparse gradients are made dense. On the CPU, gradients lie in
@@ -189,8 +205,15 @@ class DistributedOptimizer {
   ~DistributedOptimizer();
 
   /// Replaces each gradient by the mean over the ranks that have not joined. Call it between backward and `step` to
-  /// read or clip gradients; otherwise `step` does it. Throws as World::all_reduce does.
+  /// read or change gradients; otherwise `step` does it. Throws as World::all_reduce does, and InvalidArgument if a
+  /// gradient was replaced since backward.
   void synchronize();
+
+  /// Scales the gradients down to this norm (of all of them together) if theirs is larger; returns what it was. Call it
+  /// between backward and `step`: it synchronizes first. The norm is that of the mean gradient, so all ranks scale by
+  /// the same factor, bit for bit, and the result does not depend on how many they are. Throws as `synchronize`, and
+  /// InvalidArgument if `largest` is not above 0 or the norm is not finite.
+  double clip_norm(double largest);
 
   /// One update of the parameters.
   void step();

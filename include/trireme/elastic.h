@@ -8,6 +8,7 @@
 //   dist::elastic(*world, state, [&] {
 //     while (state.step() < steps) {
 //       for (const dist::LaneBatch& lane : state.lanes()) loss_of(*net, lane.indices).backward();
+//       optimizer.clip_norm(1.0);
 //       optimizer.step();
 //     }
 //   });

@@ -168,8 +168,8 @@ class Trainer {
   Trainer(Job& job, Model model, TrainOptions options);
 
   /// Trains until the plan, a callback or the master ends it, then evaluates on `test` (null = not at all) and saves.
-  /// All workers call it with the same arguments. On the chief the result is complete; on the others it has only steps
-  /// and time.
+  /// All workers call it with the same arguments. On the chief the result is complete; on the others, and on one that
+  /// was asked to leave (SIGTERM, while this runs: `trireme scale`), it has only steps and time.
   TrainResult fit(std::shared_ptr<const data::Dataset> train, std::shared_ptr<const data::Dataset> test = nullptr);
 
  private:

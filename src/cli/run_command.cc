@@ -5,6 +5,8 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "cli/config_file.h"
+#include "cli/declare_flag.h"
+#include "cli/origin.h"
 #include "cli/run_program.h"
 #include "launch/job_runner.h"
 
@@ -12,8 +14,10 @@ namespace trireme::cli {
 namespace {
 
 struct RunFlags {
-  TrainFlags job;  ///< of which `trireme run` has those in kShared
+  TrainFlags job;  ///< of which `trireme run` has those in kShared and kForTrainers
   std::vector<std::string> program;
+  std::string train_options = {};  ///< of kForTrainers, those that were given
+  bool resume = false;
 };
 
 const std::vector<SharedFlag> kShared{
@@ -27,10 +31,24 @@ const std::vector<SharedFlag> kShared{
     {"--throttle", "experiments: limit links to this speed, such as 100mbit; over TCP"},
     {"--latency-ms", "experiments: delay everything that workers send each other in the background by this much"},
     {"--trace-algorithms"},
-    {"--trace-steps", "write steps-<worker>-<pid>.log: when each step of a dist::State began and took effect"},
+    {"--trace-steps",
+     "write steps-<worker>-<pid>.log: when each step of a Trainer or dist::State began and took effect"},
     {"--out", "run folder; runs/<time>-<program> unless given"},
     {"--overwrite"},
-    {"--json", "print the chief's result as one line of JSON at the end"}};
+    {"--json", "print the result as one line of JSON at the end, and nothing else, on standard output"}};
+
+constexpr const char* kTrainers = "For programs with a Trainer, instead of their own choice";
+
+/// A flag that is not given is the program's business: none has a default here.
+const std::vector<SharedFlag> kForTrainers = [] {
+  std::vector<SharedFlag> flags;
+  for (const char* name : {"--strategy", "--consistency", "--codec", "--lanes", "--batch", "--epochs", "--steps",
+                           "--lr", "--schedule", "--accumulate", "--balance", "--threads", "--checkpoint-every",
+                           "--keep-checkpoints", "--checkpoint-rate", "--log-every", "--timeline"}) {
+    flags.push_back({.name = name, .show_default = false, .group = kTrainers});
+  }
+  return flags;
+}();
 
 /// A program that was named by its path is found from any folder later.
 std::vector<std::string> found_again(std::vector<std::string> program) {
@@ -39,14 +57,47 @@ std::vector<std::string> found_again(std::vector<std::string> program) {
   return program;
 }
 
+/// After parsing: what follows from flags that were given. Throws InvalidArgument.
+TrainFlags settle_program(CLI::App& command, const RunFlags& flags) {
+  TrainFlags settled = flags.job;
+  const auto given = [&](const char* name) { return command.get_option(name)->count() > 0; };
+  settle_workers(settled);
+  check_each(settled);
+  if (given("--lanes") && settled.lanes < settled.workers) {
+    fail<InvalidArgument>("--lanes {} for {} workers: each worker needs at least one lane", settled.lanes,
+                          settled.workers);
+  }
+  if (!given("--strategy")) return settled;
+  const bool needs_servers = uses_servers(settled);
+  set_unless_given(command, "--servers", settled.servers, needs_servers ? 1u : 0u);
+  if (needs_servers && settled.servers == 0) {
+    fail<InvalidArgument>("--servers 0: --strategy {} needs a server for the parameters; allreduce needs none",
+                          settled.strategy);
+  }
+  return settled;
+}
+
+void tell_end(const launch::JobOutcome& outcome, const observe::RunFolder& folder, bool as_json) {
+  const std::string run = folder.path().string();
+  if (!outcome.failure.empty()) {
+    fmt::print(stderr, "trireme: {}\nlogs: {}\n", outcome.failure, folder.logs().string());
+  } else if (outcome.status != 0) {
+    fmt::print(stderr, "trireme: stopped before there was a result; logs: {}\n", folder.logs().string());
+  } else if (as_json) {
+    nlohmann::json line = outcome.result.is_null() ? nlohmann::json::object() : outcome.result;
+    line["run"] = run;
+    fmt::print("{}\n", line.dump());
+  } else {
+    fmt::print("the run is in {}\n", run);
+  }
+}
+
 /// Runs the program in `existing`, or in a new folder that the flags name.
-int run(const RunFlags& flags, const std::string& config, std::optional<observe::RunFolder> existing = {}) {
+int run(const TrainFlags& settled, const RunFlags& flags, const std::string& config,
+        std::optional<observe::RunFolder> existing = {}) {
   if (flags.program.empty()) {
     fail<InvalidArgument>("which program? trireme run -w 2 -s 1 -- ./my_program --its-own-flags");
   }
-  TrainFlags settled = flags.job;
-  settle_workers(settled);
-  check_each(settled);
   const std::string name = std::filesystem::path(flags.program.front()).filename().string();
   const auto folder =
       existing ? *existing
@@ -56,19 +107,31 @@ int run(const RunFlags& flags, const std::string& config, std::optional<observe:
   launch::JobSpec job = to_job(settled);
   job.worker_argv = flags.program;
   job.echo_chief = true;
+  job.threads = settled.threads;
+  job.train_options = flags.train_options;
   const launch::JobOutcome outcome = launch::run_job(job, folder);
-  if (!outcome.failure.empty()) {
-    fmt::print(stderr, "trireme: {}\nlogs: {}\n", outcome.failure, folder.logs().string());
-  } else if (settled.json) {
-    fmt::print("{}\n", (outcome.result.is_null() ? nlohmann::json::object() : outcome.result).dump());
-  } else {
-    fmt::print("the run is in {}\n", folder.path().string());
-  }
+  tell_end(outcome, folder, settled.json);
   return outcome.status;
 }
 
-bool is_shared(const std::string& name) {
-  return std::ranges::any_of(kShared, [&](const SharedFlag& flag) { return flag.name == name; });
+bool has(const std::vector<SharedFlag>& flags, const std::string& name) {
+  return std::ranges::any_of(flags, [&](const SharedFlag& flag) { return flag.name == name; });
+}
+
+std::vector<std::string> program_of(const observe::RunFolder& folder) {
+  return nlohmann::json::parse(read_file(folder.program())).get<std::vector<std::string>>();
+}
+
+/// The folder of the run that `trireme run --resume` continues; nullopt if there is none yet.
+std::optional<observe::RunFolder> folder_to_resume(const TrainFlags& flags) {
+  if (flags.out.empty()) fail<InvalidArgument>("--resume: which run? Give its folder with --out");
+  if (flags.overwrite) fail<InvalidArgument>("--resume and --overwrite: either continue the run, or replace it");
+  if (!std::filesystem::is_directory(flags.out)) return std::nullopt;
+  const auto folder = observe::RunFolder::reopen(flags.out);
+  if (holds_program(folder)) return folder;
+  if (folder.run_files().empty()) return std::nullopt;
+  fail<InvalidArgument>("{} is no run of a program of your own: continue it with 'trireme resume {}'", flags.out,
+                        flags.out);
 }
 
 }  // namespace
@@ -78,21 +141,31 @@ bool holds_program(const observe::RunFolder& folder) { return std::filesystem::e
 Action resume_program(CLI::App& command, const std::shared_ptr<TrainFlags>& flags, const observe::RunFolder& folder) {
   for (const CLI::Option* option : command.get_options()) {
     const std::string name = option->get_name();
-    if (option->count() == 0 || !name.starts_with("--") || name == "--from" || is_shared(name)) continue;
+    if (option->count() == 0 || !name.starts_with("--") || name == "--from") continue;
+    if (has(kShared, name) || has(kForTrainers, name)) continue;
     fail<InvalidArgument>("{} is a flag of 'trireme train': {} is a run of a program of your own, which has its own",
                           name, folder.path().string());
   }
-  apply_config_file(command, folder.config().string());
+  apply_config_file(command, folder.config().string(), flags_of_one_launch());
   auto all = std::make_shared<RunFlags>();
   all->job = *flags;
-  all->program = nlohmann::json::parse(read_file(folder.program())).get<std::vector<std::string>>();
-  return [all, folder, config = read_file(folder.config())] { return run(*all, config, folder); };
+  all->program = program_of(folder);
+  all->train_options = given_as_json(command, *flags, kForTrainers);
+  return [all, folder, settled = settle_program(command, *all), config = read_file(folder.config())] {
+    return run(settled, *all, config, folder);
+  };
 }
 
 void add_run(CLI::App& app, Action& action) {
   auto* command = app.add_subcommand("run", "run a program of your own as the workers of a job");
   auto flags = std::make_shared<RunFlags>();
   declare_shared(*command, flags->job, kShared);
+  command
+      ->add_flag(
+          "--resume", flags->resume,
+          "continue the run that is in --out, if there is one; what is not given, even the program, is the run's")
+      ->configurable(false);
+  declare_shared(*command, flags->job, kForTrainers);
   command->add_option("program", flags->program, "the program and its own flags, after --")->configurable(false);
   command->prefix_command();
   command->footer("Example: trireme run -w 4 -s 2 -- ./my_program --its-own-flags");
@@ -101,7 +174,18 @@ void add_run(CLI::App& app, Action& action) {
     if (const auto dashes = std::ranges::find(words, "--"); dashes != words.end())
       words.erase(dashes);  // the first is ours
     flags->program.insert(flags->program.end(), words.begin(), words.end());
-    action = [flags, config = config_text(*command)] { return run(*flags, config); };
+    const auto existing = flags->resume ? folder_to_resume(flags->job) : std::nullopt;  // held until the run has ended
+    if (existing) apply_config_file(*command, existing->config().string(), flags_of_one_launch());
+    if (existing && flags->program.empty()) flags->program = program_of(*existing);
+    flags->train_options = given_as_json(*command, flags->job, kForTrainers);
+    for (const SharedFlag& flag : kForTrainers) {  // what was not given stays the program's business when it continues
+      CLI::Option* option = command->get_option(flag.name);
+      option->configurable(option->count() > 0);
+    }
+    action = [flags, existing, settled = settle_program(*command, *flags), config = config_text(*command)] {
+      if (existing) tell_origin(*existing);
+      return run(settled, *flags, config, existing);
+    };
   });
 }
 

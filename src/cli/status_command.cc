@@ -17,10 +17,20 @@ std::string list(const std::vector<std::uint32_t>& slots) {
   return slots.empty() ? "none" : fmt::format("{}", fmt::join(slots, ", "));
 }
 
+/// How far it has got: of a loop of unknown length its steps, and what it reports.
+std::string describe_progress(const cluster::JobStatus& status) {
+  if (status.plan.steps > 0) {
+    return fmt::format("step {} of {} (epoch {:.2f}), {:.0f} samples/s, loss {:.4f}", status.now.step,
+                       status.plan.steps, status.now.epoch, status.now.samples_per_s, status.now.loss);
+  }
+  std::string text = fmt::format("step {}", status.now.step);
+  for (const auto& [name, value] : status.averages) text += fmt::format(", {} {:.4g}", name, value);
+  return text;
+}
+
 void print(const cluster::JobStatus& status) {
   fmt::print("{}: {}\n", to_string(status.state), status.reason);
-  fmt::print("step {} of {} (epoch {:.2f}), {:.0f} samples/s, loss {:.4f}\n", status.now.step, status.plan.steps,
-             status.now.epoch, status.now.samples_per_s, status.now.loss);
+  fmt::print("{}\n", describe_progress(status));
   fmt::print("workers: {} (of {} wanted)\n", list(status.workers), status.wanted_workers);
   if (!status.others.empty()) fmt::print("not working yet, or in reserve: {}\n", list(status.others));
   if (status.wanted_servers > 0) {

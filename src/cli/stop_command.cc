@@ -14,8 +14,11 @@ void add_stop(CLI::App& app, Action& action) {
   command->footer("Example: trireme stop runs/first\nTo continue it later: trireme resume runs/first");
   command->callback([run, &action] {
     action = [run] {
-      launch::RunningJob(observe::RunFolder::open(*run).path()).stop("asked by trireme stop");
-      fmt::print("{} ends after its current step\n", *run);
+      launch::RunningJob job(observe::RunFolder::open(*run).path());
+      job.stop("asked by trireme stop");
+      fmt::print("{} ends {}\n", *run,
+                 job.status().plan.elastic ? "after its current step"
+                                           : "as soon as its own loop asks whether it should (world->should_stop())");
       return 0;
     };
   });

@@ -2,20 +2,17 @@
 #include <cstdio>
 #include <memory>
 #include <optional>
-#include <ranges>
 
 #include "trireme/sampler.h"
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/threads.h"
-#include "checkpoint/list.h"
-#include "checkpoint/retention.h"
-#include "checkpoint/verify.h"
 #include "cli/commands.h"
 #include "cli/config_file.h"
-#include "cli/run_program.h"
+#include "cli/origin.h"
 #include "cli/train_flags.h"
+#include "cli/training.h"
 #include "cluster/strategy_choice.h"
 #include "launch/companion.h"
 #include "launch/job_runner.h"
@@ -79,10 +76,12 @@ void tell_result(const launch::JobOutcome& outcome, const observe::RunFolder& fo
   suggest_next(flags);
 }
 
-/// Trains in `folder`, or in a new one that the flags name.
-int train(const TrainFlags& flags, const std::string& config, std::optional<observe::RunFolder> existing = {}) {
+}  // namespace
+
+int train(const TrainFlags& flags, const std::string& config, std::optional<observe::RunFolder> existing) {
   check(flags);
   const data::Split data = load_data(flags);  // errors in the data show before anything starts
+  if (existing) check_samples(*existing, data.train->size());
   data::Sampler(
       {.samples = data.train->size(), .batch = flags.batch, .lanes = flags.lanes == 0 ? flags.workers : flags.lanes});
   const std::string worker = launch::companion_program("trireme-worker");
@@ -117,87 +116,6 @@ int train(const TrainFlags& flags, const std::string& config, std::optional<obse
     tell_result(outcome, folder, flags);
   }
   return outcome.status;
-}
-
-bool is_sound(const checkpoint::CheckpointEntry& entry) {
-  return entry.state == checkpoint::CheckpointEntry::State::kComplete && checkpoint::verify(entry.folder).sound();
-}
-
-/// Makes the checkpoint of step `from` the newest one of the run: later ones would be continued instead.
-void go_back_to(Step from, const observe::RunFolder& folder) {
-  const std::string run = folder.path().string();
-  const auto entries = checkpoint::list_checkpoints(folder.checkpoints());
-  const auto chosen = std::ranges::find(entries, from, &checkpoint::CheckpointEntry::step);
-  if (chosen == entries.end())
-    fail<InvalidArgument>("{} has no checkpoint of step {}: see trireme ckpt ls {}", run, from, run);
-  if (!is_sound(*chosen)) {
-    fail<Corrupt>("the checkpoint of step {} is incomplete or damaged (trireme ckpt verify {}): see trireme ckpt ls {}",
-                  from, chosen->folder.string(), run);
-  }
-  for (const auto& aside : checkpoint::set_aside_after(checkpoint::real_file_system(), folder.checkpoints(), from)) {
-    fmt::print(stderr, "trireme: a later checkpoint is kept as {}\n", aside.string());
-  }
-}
-
-/// Says what the run continues from, where that is not what one would expect. The chief makes the same choice.
-void tell_origin(const observe::RunFolder& folder) {
-  bool damaged = false;
-  for (const auto& entry : checkpoint::list_checkpoints(folder.checkpoints()) | std::views::reverse) {
-    if (is_sound(entry)) return;
-    if (entry.state == checkpoint::CheckpointEntry::State::kIncomplete) continue;
-    damaged = true;
-    fmt::print(stderr,
-               "trireme: the checkpoint of step {} is damaged (trireme ckpt verify {}): an older one is tried\n",
-               entry.step, entry.folder.string());
-  }
-  fmt::print(stderr, "trireme: {} has no {}\n", folder.path().string(),
-             damaged ? "sound checkpoint to continue from" : "complete checkpoint: starting from the beginning");
-}
-
-}  // namespace
-
-void add_resume(CLI::App& app, Action& action) {
-  auto* command = app.add_subcommand("resume", "continue a run that was stopped or killed, from its last checkpoint");
-  auto flags = std::make_shared<TrainFlags>();
-  auto run = std::make_shared<std::string>();
-  command->add_option("run", *run, "its folder")->required()->configurable(false);
-  auto from = std::make_shared<std::optional<Step>>();
-  command
-      ->add_option("--from", *from,
-                   "the step of the checkpoint to continue from, the newest sound one unless given; later ones are "
-                   "renamed, and no longer part of the run")
-      ->configurable(false);
-  declare(*command, *flags);
-  command->footer(
-      "Flags that are not given are those of the run. The number of workers and the strategy may change.\n"
-      "A program that 'trireme run' started goes on if it saves its state: with a Trainer, or with dist::State.\n"
-      "Example: trireme resume runs/first --workers 4");
-  command->callback([command, flags, run, from, &action] {
-    const auto folder = observe::RunFolder::reopen(*run);  // held until the run has ended
-    if (holds_program(folder)) {
-      action = [folder, from, go_on = resume_program(*command, flags, folder)] {
-        if (*from) go_back_to(**from, folder);
-        tell_origin(folder);
-        return go_on();
-      };
-      return;
-    }
-    if (!std::filesystem::exists(folder.config())) {
-      fail<InvalidArgument>("{} holds no run of 'trireme train' or 'trireme run': there is no config.toml", *run);
-    }
-    const std::string config = folder.config().string();
-    const bool other_strategy =
-        command->get_option("--strategy")->count() > 0 &&
-        cluster::parse_strategy(config_value(config, "strategy")).kind != cluster::parse_strategy(flags->strategy).kind;
-    apply_config_file(*command, config, other_strategy ? flags_of_one_strategy() : std::set<std::string>{});
-    settle(*command, *flags);
-    action = [flags, folder, from, config = config_text(*command)] {
-      check(*flags);  // before anything is renamed
-      if (*from) go_back_to(**from, folder);
-      tell_origin(folder);
-      return train(*flags, config, folder);
-    };
-  });
 }
 
 void add_train(CLI::App& app, Action& action) {

@@ -31,6 +31,8 @@ struct TrainFlagTraits {
   std::vector<std::string> choices = {};  ///< see Flag
   bool for_workers = false;               ///< workers read it, though it sets none of their options
   bool of_one_strategy = false;           ///< a run that continues with another strategy does not inherit it
+  bool of_one_launch = false;             ///< not part of what is trained: a run that continues never inherits it
+  bool of_checkpoints = false;            ///< they fit no other value: a run that continues cannot change it
   Value (*unless_given)(const TrainFlags& flags) = nullptr;  ///< its default, where that depends on other flags
   void (*check)(const std::string& name, const Value& value) = nullptr;  ///< throws InvalidArgument
   void (*set_job)(launch::JobSpec& job, const TrainFlags& flags) = nullptr;
@@ -79,10 +81,10 @@ inline auto flags_of_what_to_train() {
   return flag_group(
       "What to train",
       flag("--model", &TrainFlags::model, "network: lenet or mlp",
-           {.show_default = true, .for_workers = true, .check = check_model}),
+           {.show_default = true, .for_workers = true, .of_checkpoints = true, .check = check_model}),
       flag("--data", &TrainFlags::data,
            "fashion-mnist, synthetic, or a .csv file with the label in its last column; every tenth row is for testing",
-           {.show_default = true, .for_workers = true}),
+           {.show_default = true, .for_workers = true, .of_checkpoints = true}),
       flag("--data-dir", &TrainFlags::data_dir,
            "folder of the data files, if not where Debian puts them; a,b: mirrors, in which a file that is "
            "missing or damaged in one is read from the next",
@@ -93,6 +95,7 @@ inline auto flags_of_what_to_train() {
            [](auto& worker, const TrainFlags& flags) { worker.options.steps = flags.steps; }),
       flag("--batch", &TrainFlags::batch, "samples per step, over all workers",
            {.show_default = true,
+            .of_checkpoints = true,
             .check =
                 [](const std::string& name, const std::uint64_t& value) {
                   check_at_least_one(name, value, "a step needs at least one sample");
@@ -107,7 +110,8 @@ inline auto flags_of_what_to_train() {
                 }},
            [](auto& worker, const TrainFlags& flags) { worker.options.accumulate = flags.accumulate; }),
       flag("--seed", &TrainFlags::seed, "of all random numbers; the same seed gives the same run",
-           {.show_default = true}, [](auto& worker, const TrainFlags& flags) { worker.options.seed = flags.seed; }));
+           {.show_default = true, .of_checkpoints = true},
+           [](auto& worker, const TrainFlags& flags) { worker.options.seed = flags.seed; }));
 }
 
 inline auto flags_of_who_takes_part() {
@@ -164,8 +168,7 @@ inline auto flags_of_who_takes_part() {
       flag("--lanes", &TrainFlags::lanes,
            "slices of the batch, one per worker unless given; results depend on it, "
            "not on the number of workers",
-           // a resumed run has the same, with any number of workers
-           {.unless_given = [](const TrainFlags& flags) { return flags.workers; }},
+           {.of_checkpoints = true, .unless_given = [](const TrainFlags& flags) { return flags.workers; }},
            [](auto& worker, const TrainFlags& flags) { worker.options.lanes = flags.lanes; }),
       flag("--consistency", &TrainFlags::consistency,
            "of strategy ps: bsp (unless given): all workers in step; ssp:4: at most 4 steps apart; asp: "
@@ -210,12 +213,13 @@ inline auto flags_of_who_takes_part() {
 inline auto flags_of_how_it_learns() {
   return flag_group(
       "How it learns",
-      flag(
-          "--optimizer", &TrainFlags::optimizer, "sgd, momentum, nesterov, adagrad, rmsprop, adam, adamw or ftrl",
-          {.show_default = true, .check = [](const std::string&, const std::string& text) { optim::parse_rule(text); }},
-          [](auto& worker, const TrainFlags& flags) {
-            worker.options.optimizer.rule = optim::parse_rule(flags.optimizer);
-          }),
+      flag("--optimizer", &TrainFlags::optimizer, "sgd, momentum, nesterov, adagrad, rmsprop, adam, adamw or ftrl",
+           {.show_default = true,
+            .of_checkpoints = true,
+            .check = [](const std::string&, const std::string& text) { optim::parse_rule(text); }},
+           [](auto& worker, const TrainFlags& flags) {
+             worker.options.optimizer.rule = optim::parse_rule(flags.optimizer);
+           }),
       flag("--lr", &TrainFlags::lr, "learning rate",
            {.show_default = true,
             .check =
@@ -250,14 +254,14 @@ inline auto flags_of_how_it_learns() {
 inline auto flags_of_when_it_ends() {
   return flag_group(
       "When it ends, what it writes",
-      flag("--time-limit", &TrainFlags::time_limit, "stop after this many seconds", {},
+      flag("--time-limit", &TrainFlags::time_limit, "stop after this many seconds", {.of_one_launch = true},
            [](auto& worker, const TrainFlags& flags) { worker.limit_time(flags.time_limit); }),
       flag("--target-accuracy", &TrainFlags::target_accuracy, "stop at this test accuracy, 0 to 1", {},
            [](auto& worker, const TrainFlags& flags) { worker.stop_at_accuracy(flags.target_accuracy); }),
       flag("--early-stop", &TrainFlags::early_stop, "stop after this many epochs without a better test loss", {},
            [](auto& worker, const TrainFlags& flags) { worker.stop_early(flags.early_stop); }),
-      flag("--out", &TrainFlags::out, "run folder; runs/<time>-<model> unless given"),
-      flag("--overwrite", &TrainFlags::overwrite, "replace the run that is in --out"),
+      flag("--out", &TrainFlags::out, "run folder; runs/<time>-<model> unless given", {.of_one_launch = true}),
+      flag("--overwrite", &TrainFlags::overwrite, "replace the run that is in --out", {.of_one_launch = true}),
       flag("--checkpoint-every", &TrainFlags::checkpoint_every,
            "steps, or epoch; 0: never. trireme resume continues from the last one",
            {.show_default = true,
@@ -282,7 +286,8 @@ inline auto flags_of_when_it_ends() {
                 }},
            [](auto& worker, const TrainFlags& flags) { worker.options.log_every = flags.log_every; }),
       flag("--json", &TrainFlags::json, "print one line of JSON at the end, and nothing else, on standard output",
-           {.set_job = [](launch::JobSpec& job, const TrainFlags& flags) { job.quiet = flags.json; }}),
+           {.of_one_launch = true,
+            .set_job = [](launch::JobSpec& job, const TrainFlags& flags) { job.quiet = flags.json; }}),
       flag("--timeline", &TrainFlags::timeline,
            "write timeline-<worker>.json: what each worker did when, for ui.perfetto.dev", {},
            [](auto& worker, const TrainFlags& flags) { worker.options.timeline = flags.timeline; }));

@@ -36,7 +36,8 @@ void from_json(const nlohmann::json& json, TrainFlags& flags) {
 }
 
 void declare(CLI::App& command, TrainFlags& flags) {
-  for_each_train_flag([&](const auto& flag) { declare_flag(command, flag, flags); });
+  for_each_train_flag(
+      [&](const auto& flag) { declare_flag(command, flag, flags)->configurable(!flag.traits.of_one_launch); });
 }
 
 void declare_shared(CLI::App& command, TrainFlags& flags, const std::vector<SharedFlag>& shared) {
@@ -45,10 +46,10 @@ void declare_shared(CLI::App& command, TrainFlags& flags, const std::vector<Shar
     for_each_train_flag([&](auto flag) {
       if (flag.name() != wanted.name) return;
       found = true;
-      flag.group.clear();
+      flag.group = wanted.group;
       if (!wanted.help.empty()) flag.help = wanted.help;
-      if (wanted.show_default) flag.show_default = true;
-      declare_flag(command, flag, flags);
+      flag.show_default = wanted.show_default.value_or(flag.show_default);
+      declare_flag(command, flag, flags)->configurable(!flag.traits.of_one_launch);
     });
     TRIREME_CHECK(found, "no flag of a training is called {}", wanted.name);
   }
@@ -190,6 +191,35 @@ std::set<std::string> flags_of_one_strategy() {
     if (flag.traits.of_one_strategy) keys.insert(flag.key());
   });
   return keys;
+}
+
+std::set<std::string> flags_of_one_launch() {
+  std::set<std::string> keys;
+  for_each_train_flag([&](const auto& flag) {
+    if (flag.traits.of_one_launch) keys.insert(flag.key());
+  });
+  return keys;
+}
+
+void check_continues(const CLI::App& command, const TrainFlags& flags, const TrainFlags& before) {
+  for_each_train_flag([&](const auto& flag) {
+    if (!flag.traits.of_checkpoints || command.get_option(flag.name())->count() == 0) return;
+    if (flags.*flag.member == before.*flag.member) return;
+    fail<InvalidArgument>(
+        "{} {}: the run was trained with {}, and its checkpoints fit nothing else; leave the flag out, or start a run "
+        "of its own with 'trireme train'",
+        flag.name(), flags.*flag.member, before.*flag.member);
+  });
+}
+
+std::string given_as_json(const CLI::App& command, const TrainFlags& flags, const std::vector<SharedFlag>& names) {
+  nlohmann::json given = nlohmann::json::object();
+  for_each_train_flag([&](const auto& flag) {
+    const auto named = [&](const SharedFlag& one) { return one.name == flag.name(); };
+    if (std::ranges::none_of(names, named) || command.get_option(flag.name())->count() == 0) return;
+    if (nlohmann::json value = flags.*flag.member; value != nlohmann::json(false)) given[flag.key()] = std::move(value);
+  });
+  return given.empty() ? "" : given.dump();
 }
 
 launch::JobSpec to_job(const TrainFlags& flags) {

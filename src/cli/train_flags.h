@@ -86,9 +86,10 @@ void declare(CLI::App& command, TrainFlags& flags);
 
 /// A flag of a training that another command has too.
 struct SharedFlag {
-  std::string name;           ///< "--workers"
-  std::string help = {};      ///< empty = the same
-  bool show_default = false;  ///< even if `trireme train` does not
+  std::string name;                       ///< "--workers"
+  std::string help = {};                  ///< empty = the same
+  std::optional<bool> show_default = {};  ///< nullopt = as `trireme train` does
+  std::string group = {};                 ///< its heading in the help
 };
 
 /// Declares some of the flags on `command`, in the order given.
@@ -111,6 +112,17 @@ void check(const TrainFlags& flags);
 /// Returns the keys in config.toml of the flags that apply to one strategy only: a run that continues with another one
 /// does not inherit them.
 std::set<std::string> flags_of_one_strategy();
+
+/// Returns those of the flags that concern one launch: no run that continues inherits them.
+std::set<std::string> flags_of_one_launch();
+
+/// Checks that a run which was trained as `before` says can continue with the flags that were given to `command`, now
+/// in `flags`: its checkpoints fit no other data, network, batch or optimizer. Throws InvalidArgument that names the
+/// flag.
+void check_continues(const CLI::App& command, const TrainFlags& flags, const TrainFlags& before);
+
+/// Returns those of the flags in `names` that were given to `command`, as JSON by their keys; empty if there is none.
+std::string given_as_json(const CLI::App& command, const TrainFlags& flags, const std::vector<SharedFlag>& names);
 
 /// Returns the job that the flags ask for, without its program. Throws InvalidArgument (--replicas).
 launch::JobSpec to_job(const TrainFlags& flags);

@@ -1,11 +1,15 @@
 #include "dist/distributed_optimizer.h"
 
 #include <algorithm>
+#include <array>
+#include <cmath>
+#include <numeric>
 #include <unordered_set>
 
 #include "base/error.h"
 #include "base/hash.h"
 #include "tensor/gradient_hook.h"
+#include "tensor/host_memory.h"
 
 namespace trireme::dist {
 namespace {
@@ -47,6 +51,33 @@ std::string fingerprint(const std::vector<std::string>& names, const std::vector
   return fmt::format("{} parameters {}", names.size(), hash.hex().substr(0, 16));
 }
 
+constexpr double kTorchEpsilon = 1e-6;  // as in clip_grad_norm_
+
+/// Added in an order that depends on nothing but their number: torch's own sums depend on its threads, of which ranks
+/// may have different numbers.
+template <typename Number>
+double sum_of_squares(const Number* values, std::size_t count) {
+  constexpr std::size_t kSums = 16;  // side by side: vectorised
+  std::array<double, kSums> sums{};
+  std::size_t i = 0;
+  for (; i + kSums <= count; i += kSums) {
+    for (std::size_t j = 0; j < kSums; ++j) {
+      const double value = values[i + j];
+      sums[j] += value * value;
+    }
+  }
+  for (std::size_t j = 0; i < count; ++i, ++j) sums[j] += static_cast<double>(values[i]) * values[i];
+  return std::accumulate(sums.begin(), sums.end(), 0.0);
+}
+
+double sum_of_squares(const torch::Tensor& gradient) {
+  torch::Tensor values = on_host(gradient);
+  const auto count = static_cast<std::size_t>(values.numel());
+  if (values.scalar_type() == torch::kFloat64) return sum_of_squares(values.data_ptr<double>(), count);
+  values = values.to(torch::kFloat32);
+  return sum_of_squares(values.data_ptr<float>(), count);
+}
+
 }  // namespace
 
 DistributedOptimizer::Impl::Impl(World::Impl& world, torch::optim::Optimizer& optimizer,
@@ -55,6 +86,7 @@ DistributedOptimizer::Impl::Impl(World::Impl& world, torch::optim::Optimizer& op
       optimizer_(optimizer),
       options_(options),
       parameters_(trainable(parameters, names_)),
+      guards_(parameters_),
       passes_(parameters_.size(), 0),
       shared_(std::make_shared<Shared>(Shared{this})) {
   if (options_.accumulate == 0) fail<InvalidArgument>("accumulate is 0: a step has at least one backward pass");
@@ -82,6 +114,7 @@ void DistributedOptimizer::Impl::connect(const std::vector<LaneRange>& deal) {
 }
 
 void DistributedOptimizer::Impl::disconnect() {
+  guards_.lift();
   lanes_.reset();
   buckets_.reset();
   channel_.reset();
@@ -116,13 +149,32 @@ void DistributedOptimizer::Impl::on_gradient(std::size_t i) {
         "accumulate to how many there are",
         names_[i], options_.accumulate);
   }
-  if (lanes_) return lanes_->take(i);
-  buckets_->add(i);
+  if (lanes_) {
+    lanes_->take(i);
+  } else {
+    buckets_->add(i);
+  }
+  guards_.put(i);
 }
 
 void DistributedOptimizer::Impl::begin_lane(double weight) {
   std::ranges::fill(passes_, 0u);
+  give_gradients_back();
   lanes_->begin_lane(weight);
+}
+
+void DistributedOptimizer::Impl::end_lane() {
+  lanes_->end_lane();
+  guards_.put_all();
+}
+
+void DistributedOptimizer::Impl::give_gradients_back() {
+  const auto replaced = guards_.lift();
+  if (!replaced) return;
+  fail<InvalidArgument>(
+      "the gradient of '{}' was replaced, or reset, while it was on its way to the other ranks: between backward() and "
+      "step(), call optimizer.synchronize() first",
+      names_[*replaced]);
 }
 
 void DistributedOptimizer::Impl::synchronize() {
@@ -132,8 +184,25 @@ void DistributedOptimizer::Impl::synchronize() {
     fail<InvalidArgument>("a step needs all lanes of this rank: go through state.lanes() to its end before step()");
   }
   std::ranges::fill(passes_, 0u);
+  give_gradients_back();
   buckets_->finish();
   synchronized_ = true;
+}
+
+double DistributedOptimizer::Impl::clip_norm(double largest) {
+  if (!(largest > 0)) fail<InvalidArgument>("clip_norm({}): the largest norm must be above 0", largest);
+  synchronize();
+  torch::NoGradGuard no_grad;
+  double squares = 0;
+  for (const torch::Tensor& parameter : parameters_) squares += sum_of_squares(parameter.grad());
+  const double norm = std::sqrt(squares);
+  if (!std::isfinite(norm)) {
+    fail<InvalidArgument>("the norm of the gradients is {}: training has diverged; try a smaller learning rate", norm);
+  }
+  const double factor = largest / (norm + kTorchEpsilon);
+  if (factor >= 1) return norm;
+  for (const torch::Tensor& parameter : parameters_) parameter.grad().mul_(factor);
+  return norm;
 }
 
 void DistributedOptimizer::Impl::step() {
@@ -161,6 +230,8 @@ DistributedOptimizer::DistributedOptimizer(World& world, torch::optim::Optimizer
 DistributedOptimizer::~DistributedOptimizer() = default;
 
 void DistributedOptimizer::synchronize() { impl_->synchronize(); }
+
+double DistributedOptimizer::clip_norm(double largest) { return impl_->clip_norm(largest); }
 
 void DistributedOptimizer::step() { impl_->step(); }
 

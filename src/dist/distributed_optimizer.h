@@ -10,6 +10,7 @@
 #include "trireme/dist.h"
 
 #include "dist/gradient_buckets.h"
+#include "dist/gradient_guards.h"
 #include "dist/lane_sums.h"
 #include "dist/world.h"
 
@@ -34,6 +35,7 @@ class DistributedOptimizer::Impl {
        DistributedOptimizerOptions options);
 
   void synchronize();
+  double clip_norm(double largest);
   void step();
   void zero_grad();
   torch::optim::Optimizer& inner() { return optimizer_; }
@@ -52,7 +54,7 @@ class DistributedOptimizer::Impl {
   /// The lanes of a step: see LaneSums.
   void begin_step(Lane lanes) { lanes_->begin_step(lanes); }
   void begin_lane(double weight);
-  void end_lane() { lanes_->end_lane(); }
+  void end_lane();
 
   collective::Communicator& ranks() { return channel_->ranks(); }
   bool averages() const { return options_.op == ReduceOp::kAverage; }
@@ -66,6 +68,7 @@ class DistributedOptimizer::Impl {
   };
 
   void check_agreement();
+  void give_gradients_back();
   void on_gradient(std::size_t i);
 
   World::Impl& world_;
@@ -74,6 +77,7 @@ class DistributedOptimizer::Impl {
   DistributedOptimizerOptions options_;
   std::vector<std::string> names_;
   std::vector<torch::Tensor> parameters_;
+  GradientGuards guards_;              // of those that have left
   std::vector<std::uint32_t> passes_;  // by parameter: backward passes since the last step, or in this lane
   bool synchronized_ = false;          // nothing was added to gradients since
   StepOwner* owner_ = nullptr;

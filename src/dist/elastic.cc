@@ -90,7 +90,8 @@ class ElasticLoop {
   /// The chief's word that the job is over.
   bool end() {
     job_.membership().flush();
-    job_.membership().post_result({{"steps", state_.step()}, {"strategy", "own loop"}});
+    world_.steps = state_.step();
+    world_.post_result();
     job_.membership().leave();
     return true;
   }

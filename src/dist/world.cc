@@ -72,6 +72,11 @@ World::World(collective::Communicator& ranks, const std::string& host) : impl_(s
 
 World::World(std::unique_ptr<Job> job) : impl_(std::make_unique<Impl>(std::move(job))) {
   JobSession& session = impl_->job->session();
+  if (const std::string& given = session.place().train_options; !given.empty()) {
+    fail<InvalidArgument>(
+        "{} was given to 'trireme run', for a Trainer: this program has a loop of its own; give it to the program",
+        given);
+  }
   session.on_failure([impl = impl_.get()](const std::string& reason) { impl->abort_channels(reason); });
   if (impl_->newcomer()) {
     impl_->guess_neighbours();
@@ -85,6 +90,7 @@ void World::Impl::connect(collective::Communicator& communicator, const std::str
   connected = &communicator;
   own_negotiation.emplace(communicator);
   channels_opened = 0;
+  if (communicator.rank() != 0) reports.reset();  // somebody else is the chief
   find_neighbours(host);
 }
 
@@ -179,6 +185,41 @@ void World::Impl::report_averages(const std::map<std::string, double>& means) {
   }
   job->session().membership().report(work);
 }
+
+void World::Impl::report(const std::map<std::string, double>& values, Step step) {
+  for (const auto& [name, value] : values) {
+    if (!name.empty() && name != "step" && name != "kind" && name != "strategy") continue;
+    fail<InvalidArgument>("report: a value cannot be called '{}': choose another name", name);
+  }
+  if (!job) return;
+  report_step(step);
+  if (!job->chief()) return;
+  report_averages(values);
+  for (const auto& [name, value] : values) reported[name] = value;
+  const auto& folder = job->session().folder();
+  if (!reports && folder) reports.emplace(*folder, step);
+  if (reports) reports->add(values, step);
+}
+
+void World::Impl::post_result() {
+  if (!job->chief()) return;
+  nlohmann::json result{{"steps", steps}, {"strategy", "own loop"}};
+  if (!reported.empty()) result["metrics"] = reported;
+  if (job->stop_requested()) result["stopped_because"] = "asked to stop";
+  if (const auto& folder = job->session().folder()) {
+    write_file_atomically(folder->result(), as_bytes(result.dump(2) + "\n"));
+  }
+  job->session().membership().post_result(result);
+}
+
+bool World::should_stop() {
+  const bool asked = impl_->job && impl_->job->stop_requested();
+  const torch::Tensor all = all_reduce(torch::tensor(asked ? 1 : 0, torch::kInt32),
+                                       {.op = ReduceOp::kMax, .compression = {}, .name = "should_stop"});
+  return all.item<int>() > 0;
+}
+
+void World::report(const std::map<std::string, double>& values, Step step) { impl_->report(values, step); }
 
 torch::Tensor World::all_reduce(const torch::Tensor& tensor, const ReduceOptions& options) {
   return all_reduce(std::vector{tensor}, options).front();
@@ -374,7 +415,9 @@ void World::finish() {
   } catch (const PeerLost& gone) {
     log_debug("peers_left_early", "peers had left before the last barrier ended here", {{"reason", gone.what()}});
   }
-  if (impl_->job) impl_->job->leave();
+  if (!impl_->job) return;
+  impl_->post_result();
+  impl_->job->leave();
 }
 
 Channel::Channel(World::Impl& world, const std::string& name)

@@ -10,6 +10,7 @@
 
 #include "base/mutex.h"
 #include "collective/communicator.h"
+#include "dist/loop_reports.h"
 #include "dist/negotiation.h"
 #include "job/job_session.h"
 
@@ -46,6 +47,11 @@ struct World::Impl {
   /// For the progress line: an optimizer has made so many steps; means over all ranks.
   void report_step(Step made);
   void report_averages(const std::map<std::string, double>& means);
+  void report(const std::map<std::string, double>& values, Step step);
+
+  /// On the chief: says what the job has achieved, to the master and in a file of the run.
+  void post_result();
+
   std::shared_ptr<FusedReduce> reduce(const std::vector<torch::Tensor>& in, const std::vector<torch::Tensor>& out,
                                       const ReduceOptions& options, bool in_background);
 
@@ -57,7 +63,9 @@ struct World::Impl {
   Rank local_rank = 0;
   std::uint32_t local_size = 1;
   std::uint32_t channels_opened = 0;
-  Step steps = 0;  // of the optimizer that has made the most
+  Step steps = 0;                          // of the optimizer that has made the most, or reported
+  std::optional<LoopReports> reports;      // the chief's, once it has something to report
+  std::map<std::string, double> reported;  // last
   Mutex mutex;
   std::vector<Channel*> channels TRIREME_GUARDED_BY(mutex);  // the job's failure comes from its thread
   std::vector<std::shared_ptr<FusedReduce>> reduces;         // perhaps with nobody who waits for them

@@ -3,11 +3,9 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <cmath>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <map>
 #include <set>
 #include <thread>
@@ -21,6 +19,8 @@
 #include "base/threads.h"
 #include "cluster/protocol.h"
 #include "launch/companion.h"
+#include "launch/job_progress.h"
+#include "launch/log_follower.h"
 #include "launch/log_tail.h"
 #include "launch/master_flags.h"
 #include "launch/master_process.h"
@@ -39,56 +39,6 @@ using cluster::JobStatus;
 observe::ProgressOptions progress_options() {
   return {.colour = observe::colour_wanted(std::getenv("NO_COLOR"), std::getenv("TERM"))};
 }
-
-observe::Progress describe(const JobStatus& status) {
-  if (status.state == JobPhase::kGathering) return {.note = status.reason};
-  if (status.state == JobPhase::kWaiting) return {.open_ended = status.plan.steps == 0, .note = status.reason};
-  const auto& now = status.now;
-  if (status.plan.steps == 0) {
-    return {.step = now.step,
-            .open_ended = true,
-            .steps_per_s = now.seconds > 0 ? static_cast<double>(now.step) / now.seconds : NAN,
-            .averages = status.averages};
-  }
-  const double rate = now.step == 0 ? NAN : now.seconds / static_cast<double>(now.step);
-  const Step left = status.plan.steps - std::min(status.plan.steps, now.step);
-  const Step per_epoch = std::max<Step>(1, status.plan.steps_per_epoch);
-  return {.epoch = now.epoch,
-          .epochs = (status.plan.steps + per_epoch - 1) / per_epoch,
-          .step = now.step,
-          .steps = status.plan.steps,
-          .samples_per_s = now.samples_per_s,
-          .loss = now.loss,
-          .accuracy = now.accuracy,
-          .clock_min = now.clock_min,
-          .clock_max = now.clock_max,
-          .seconds_left = rate * static_cast<double>(left),
-          .note = {}};
-}
-
-/// Reads new lines of a growing file; those that are there already, of an earlier launch, are not.
-class LogFollower {
- public:
-  explicit LogFollower(std::filesystem::path path) : path_(std::move(path)) {
-    std::error_code missing;
-    const auto size = std::filesystem::file_size(path_, missing);
-    if (!missing) read_ = size;
-  }
-
-  std::string next_lines() {
-    std::ifstream in(path_, std::ios::binary);
-    in.seekg(static_cast<std::streamoff>(read_));
-    const std::string fresh((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
-    const auto end = fresh.rfind('\n');
-    if (end == std::string::npos) return "";
-    read_ += end + 1;
-    return fresh.substr(0, end);
-  }
-
- private:
-  std::filesystem::path path_;
-  std::size_t read_ = 0;
-};
 
 class JobRunner {
  public:
@@ -129,10 +79,7 @@ class JobRunner {
     std::filesystem::remove(folder_.path() / "secret");
     if (!spec_.quiet) line_.finish();
     echo();
-    if (failed_processes_ > 0 && failure_.empty()) failure_ = "a process failed";
-    outcome_.status = worst_status(exits_);
-    outcome_.failure = stopping_ && outcome_.status == 0 ? "" : failure_;
-    if (outcome_.status == 0 && !outcome_.failure.empty()) outcome_.status = 1;
+    conclude();
     return outcome_;
   }
 
@@ -144,6 +91,18 @@ class JobRunner {
     }
     write_secret();
     master_.start(Deadline::Clock::now());
+  }
+
+  /// How it ended. Success is a result, or, of a program that reports none, an end by itself.
+  void conclude() {
+    if (failed_processes_ > 0 && failure_.empty()) failure_ = "a process failed";
+    if (failure_.empty() && status_.view == 0) failure_ = "the job ended before it had begun";
+    outcome_.status = worst_status(exits_);
+    outcome_.failure = stopping_ && outcome_.status == 0 ? "" : failure_;
+    if (outcome_.status != 0) return;
+    const bool ended = status_.state == JobPhase::kFinished && !status_.plan.elastic;
+    if (!outcome_.failure.empty()) outcome_.status = 1;
+    if (stopping_ && outcome_.result.is_null() && !ended) outcome_.status = 128 + signals_.signal();
   }
 
   std::vector<std::string> master_argv() const {
@@ -209,6 +168,7 @@ class JobRunner {
         {"TRIREME_LATENCY_MS", std::to_string(spec_.latency_ms)},
         {"TRIREME_TRACE_ALGORITHMS", spec_.trace_algorithms ? "1" : "0"},
         {"TRIREME_TRACE_STEPS", spec_.trace_steps ? "1" : "0"},
+        {"TRIREME_TRAIN_OPTIONS", spec_.train_options},
         {"TRIREME_RUN_DIR", folder_.path().string()}};
     // OpenBLAS has its own threads, one per core in every worker, which wait by spinning; LibTorch cannot limit them.
     if (std::getenv("OPENBLAS_NUM_THREADS") == nullptr) {
@@ -234,9 +194,17 @@ class JobRunner {
     const bool bad = (exit.status != 0 || exit.signal != 0 || unasked) && !exit.by_us;
     const bool too_late = bad && processes != nullptr && came_too_late(*processes, exit);
     const bool failed = bad && !too_late;
-    if (failed && processes != nullptr && survive(*processes, exit)) return;
-    if (exit.name == "master") master_.note_end();
+    if (!bad && processes == &workers_ && never_joined()) {
+      exits_.push_back(exit);
+      failure_ = fmt::format(
+          "{} {} and never joined the job, as if each process were to train a model of its own: a program joins with "
+          "trireme::Job::join() or trireme::dist::init()",
+          exit.name, exit.how);
+      return stop(2s);
+    }
     std::string why_final;
+    if (failed && processes != nullptr && survive(*processes, exit, why_final)) return;
+    if (exit.name == "master") master_.note_end();
     if (failed && exit.name == "master" && replace_master(exit, why_final)) return;
     if (!too_late) exits_.push_back(exit);
     if (failed && ++failed_processes_ == 1) {
@@ -255,6 +223,11 @@ class JobRunner {
     }
   }
 
+  /// Of a worker that ended well by itself: a member would not have before the job has begun.
+  bool never_joined() {
+    return !stopped_ && !stopping_ && watch_master(/*at_once=*/true) && status_.state == JobPhase::kGathering;
+  }
+
   /// Returns whether a process was restarted, but the job was done when it wanted to take part.
   bool came_too_late(const ProcessSet& processes, const Exit& exit) {
     if (exit.signal != 0 || !processes.restarted(ProcessSet::slot_of(exit.name))) return false;
@@ -262,10 +235,14 @@ class JobRunner {
     return status_.state == JobPhase::kFinished || !outcome_.result.is_null();
   }
 
-  /// Handles a failed worker or server: if the job can go on, it is restarted. Returns false if the job cannot go on.
-  bool survive(ProcessSet& processes, const Exit& exit) {
+  /// Handles a failed worker or server: if the job can go on, it is restarted. Returns false if the job cannot go on,
+  /// with the reason, where that is not obvious, in `why_final`.
+  bool survive(ProcessSet& processes, const Exit& exit, std::string& why_final) {
     if (stopped_ || stopping_) return false;
     watch_master(/*at_once=*/true);
+    if (status_.plan.steps == 0 && !status_.plan.strategy.empty() && !status_.plan.elastic) {
+      why_final = ", and its loop cannot go on without it: with dist::elastic (trireme/elastic.h) it could";
+    }
     const bool running = status_.state == JobPhase::kRunning || status_.state == JobPhase::kWaiting;
     // Until the workers have sent their plan, any process that was killed is restarted.
     const bool not_said = status_.state == JobPhase::kGathering || (running && status_.plan.steps == 0);
@@ -350,7 +327,10 @@ class JobRunner {
         stop(5s);
       }
     } else {
-      say("stopping after this step; press Ctrl-C again to stop at once");
+      const bool may_not_ask = !status_.plan.elastic && status_.state == JobPhase::kRunning;
+      say(fmt::format("{}; press Ctrl-C again to stop at once",
+                      may_not_ask ? "stopping as soon as the program's own loop asks (world->should_stop())"
+                                  : "stopping after this step"));
       ask_to_stop();
     }
     stopping_ = true;
@@ -393,8 +373,9 @@ class JobRunner {
     say("slow: " + cluster::describe(status.stragglers));
   }
 
-  void watch_master(bool at_once = false) {
-    if (stopped_ || !master_.listening() || (!at_once && !next_look_.passed())) return;
+  /// Returns whether `status_` is new.
+  bool watch_master(bool at_once = false) {
+    if (stopped_ || !master_.listening() || (!at_once && !next_look_.passed())) return false;
     next_look_ = Deadline::in(100ms);
     echo();
     try {
@@ -411,8 +392,10 @@ class JobRunner {
       // A program that has not sent its plan has nothing to show.
       const bool silent = status.state == JobPhase::kRunning && status.plan.steps == 0 && status.now.step == 0;
       if (!spec_.quiet && !silent && status.state != JobPhase::kFinished) line_.update(describe(status));
+      return true;
     } catch (const Error& problem) {
       log_debug("master_silent", "no answer from the master", {{"reason", problem.what()}});
+      return false;
     }
   }
 

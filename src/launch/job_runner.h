@@ -28,6 +28,7 @@ struct JobSpec {
   bool trace_algorithms = false;         ///< workers log which algorithms they reduce with
   bool trace_steps = false;              ///< loops of your own write down when steps began and took effect
   int threads = 0;                       ///< compute threads of each worker; 0 = threads_per_worker
+  std::string train_options;             ///< see cluster::JobEnvironment
   std::vector<std::string> worker_argv;  ///< the program of every worker
   bool echo_chief = false;               ///< show what worker 0 prints
   bool quiet = false;                    ///< no progress line: standard output is for a script

@@ -9,8 +9,9 @@
 namespace trireme::master {
 namespace {
 
-constexpr auto kFindUsWithin = 5s;  // how long the members of a master that died may take to find the next one
-constexpr auto kOwnAbsence = 1s;    // without a tick: this process was stopped, or had no CPU time
+constexpr auto kFindUsWithin = 5s;     // how long the members of a master that died may take to find the next one
+constexpr std::uint32_t kReserve = 2;  // workers beyond one per lane that a job may be scaled to
+constexpr auto kOwnAbsence = 1s;       // without a tick: this process was stopped, or had no CPU time
 
 /// Whether all it says is that a program of somebody's has begun: a plan that says more counts, whichever comes first.
 bool preliminary(const cluster::Plan& plan) { return plan.steps == 0 && !plan.elastic; }
@@ -346,10 +347,36 @@ void JobState::stop(const cluster::StopRequest& request) {
   save();
 }
 
+/// Throws InvalidArgument, with the reason, for numbers that the job cannot have.
+void JobState::check_scale(const cluster::ScaleRequest& request) const {
+  if (!plan_) {
+    fail<InvalidArgument>(
+        "the job cannot be scaled (yet): none of its workers has said that others may come and go; a Trainer and "
+        "dist::elastic say so when they begin");
+  }
+  if (!elastic()) {
+    fail<InvalidArgument>(
+        "the job cannot be scaled: its program has a loop of its own, which needs the {} workers that it has until its "
+        "end; with dist::elastic (trireme/elastic.h), or a Trainer, they may come and go",
+        view_.workers.size());
+  }
+  if (request.workers > plan_->lanes + kReserve) {
+    fail<InvalidArgument>(
+        "{} workers are too many: the batch has {} lanes, so {} workers can compute, and {} more wait in reserve; use "
+        "{} at most",
+        request.workers, plan_->lanes, plan_->lanes, kReserve, plan_->lanes + kReserve);
+  }
+  if (request.servers == 0) return;
+  if (view_.servers.empty()) fail<InvalidArgument>("this job has no parameter servers");
+  if (request.servers > view_.shards.size()) {
+    fail<InvalidArgument>("{} servers are too many: the parameters are divided into {} shards; use {} at most",
+                          request.servers, view_.shards.size(), view_.shards.size());
+  }
+}
+
 void JobState::scale(Time now, const cluster::ScaleRequest& request) {
   now_ = now;
-  if (plan_ && !elastic()) fail<InvalidArgument>("members cannot come and go in a job that is not elastic");
-  if (request.servers > 0 && view_.servers.empty()) fail<InvalidArgument>("this job has no parameter servers");
+  check_scale(request);
   if (request.workers > 0) wanted_workers_ = request.workers;
   if (request.servers > 0) wanted_servers_ = request.servers;
   log_info("scale_requested", "the number of processes is to change",

@@ -109,6 +109,7 @@ class JobState {
   void keep_out_servers();
   void judge(Member& member);
   void lose(Member& member, const Health& health);
+  void check_scale(const cluster::ScaleRequest& request) const;
   void finish_job();
   void fail_job(const std::string& reason);
 

@@ -42,8 +42,11 @@ class RunCheckpoints {
   /// The view is over: gives up a write whose other writers may be gone.
   void abandon() { files_.abandon(); }
 
-  /// The last evaluation: checkpoints from now on carry it, and the best are kept.
+  /// The evaluation of the present parameters: a checkpoint of them carries it, and the best are kept.
   void scored(double accuracy) { score_ = accuracy; }
+
+  /// The parameters are about to change.
+  void not_scored() { score_.reset(); }
 
   /// On the chief, for a strategy in which nobody has any state: fills `state` from the newest sound checkpoint, takes
   /// leases and metrics back to it, and returns where it was made; nullopt if there is none. What only servers hold is
@@ -60,7 +63,7 @@ class RunCheckpoints {
   const cluster::Plan& plan_;
   const std::uint64_t samples_;
   JobCheckpoints files_;
-  std::optional<double> score_;  // of the last evaluation; the chief's
+  std::optional<double> score_;  // of the present parameters; the chief's
 };
 
 }  // namespace trireme

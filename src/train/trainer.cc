@@ -17,6 +17,7 @@
 #include "ps/consistency.h"
 #include "train/compute/lane_computer.h"
 #include "train/failure_watch.h"
+#include "train/given_options.h"
 #include "train/make_strategy.h"
 #include "train/run_checkpoints.h"
 #include "train/run_reports.h"
@@ -78,6 +79,7 @@ class Trainer::Run final : public TrainControl {
           continue;
         }
         strategy_->leave();
+        evaluate_last();
         checkpoints_.save_last(*strategy_, clock_);
         if (job_.chief()) return conclude();
         if (!job_.regroup("all steps are made", /*done=*/true)) return result();
@@ -167,6 +169,8 @@ class Trainer::Run final : public TrainControl {
     const Step step = work.step;
     const double lr = options_.lr * lr_(step);
     const auto samples = static_cast<double>(work.samples());
+    checkpoints_.not_scored();
+    last_test_.reset();
     const std::uint64_t lanes = work.lanes.count;
     reports_.begin_step(work);
     strategy_->begin({.step = plan_.leased ? clock_ : step,
@@ -219,6 +223,15 @@ class Trainer::Run final : public TrainControl {
     evaluated(step, evaluate(model_, *test_, options_));
   }
 
+  /// On the chief, when all steps are made: before the last checkpoint, so that this carries its own score. Not again
+  /// if the end is repeated because somebody died.
+  void evaluate_last() {
+    if (!job_.chief() || !test_ || last_test_) return;
+    strategy_->refresh();
+    last_test_ = evaluate(model_, *test_, options_);
+    evaluated(steps_of_all(), *last_test_);
+  }
+
   void evaluated(Step step, const Evaluation& evaluation) {
     checkpoints_.scored(evaluation.accuracy);
     reports_.evaluated(step, evaluation);
@@ -255,10 +268,7 @@ class Trainer::Run final : public TrainControl {
     }
     strategy_->refresh();
     count_whole_job(result);
-    if (test_) {
-      result.test = evaluate(model_, *test_, options_);
-      evaluated(result.steps, *result.test);
-    }
+    result.test = last_test_;
     result.parameters_sha256 = hash_parameters(*model_.module);
     job_.membership().flush();
     reports_.deliver_rows();
@@ -268,11 +278,15 @@ class Trainer::Run final : public TrainControl {
     return result;
   }
 
+  Step steps_of_all() const {
+    if (!plan_.leased) return clock_;
+    const bool stopped = !stopped_because_.empty() || job_.stop_requested();
+    return stopped ? stream_->finished_units() / plan_.lanes : plan_.steps;
+  }
+
   /// The chief knows what it did itself; the rest follows from the plan, which was carried out unless stopped.
   void count_whole_job(TrainResult& result) const {
-    if (plan_.leased) {
-      result.steps = stopped_because_.empty() ? plan_.steps : stream_->finished_units() / plan_.lanes;
-    }
+    result.steps = steps_of_all();
     std::uint64_t samples = 0;
     const Step epochs = result.steps / plan_.steps_per_epoch;
     samples = epochs * sampler_->config().samples;
@@ -300,13 +314,17 @@ class Trainer::Run final : public TrainControl {
   std::uint64_t epoch_ = 0;
   Step next_step_ = 0;
   std::uint64_t samples_ = 0;
+  std::optional<Evaluation> last_test_;  // since the last step
   bool stop_wanted_ = false;
   std::string stopped_because_;
 };
 
 Trainer::Trainer(Job& job, Model model, TrainOptions options)
     : job_(job.session()), model_(std::move(model)), options_(std::move(options)) {
-  const cluster::JobEnvironment& place = job_.place();  // lanes stay, whoever comes and goes
+  const cluster::JobEnvironment& place = job_.place();
+  set_given_options(options_, place.train_options);
+  if (place.trace_steps) options_.trace_steps = true;
+  // Lanes stay, whoever comes and goes.
   const std::uint32_t workers = place.initial_workers > 0 ? place.initial_workers : place.workers;
   if (options_.lanes == 0) options_.lanes = workers;
   if (options_.lanes < workers) {
@@ -327,6 +345,7 @@ Trainer::Trainer(Job& job, Model model, TrainOptions options)
 }
 
 TrainResult Trainer::fit(std::shared_ptr<const data::Dataset> train, std::shared_ptr<const data::Dataset> test) {
+  const SigtermLeaves while_it_runs;
   std::optional<Run> run;  // lives until the master knows why: its end may be the first that the others hear
   try {
     run.emplace(*this, std::move(train), std::move(test));

@@ -52,6 +52,10 @@ TEST(TrainFlags, EachIsTheSameAfterConfigFileAndJson) {
     const Command given(line_with(flag));
     EXPECT_NE(given.flags.*flag.member, Command("").flags.*flag.member);
 
+    if (flag.traits.of_one_launch) {
+      EXPECT_EQ(config_text(given.app), config_text(Command("").app)) << "it does not stick";
+      return;
+    }
     const Command read("", folder.write("config.toml", config_text(given.app)).string());
     EXPECT_EQ(read.flags, given.flags);
     EXPECT_EQ(config_text(read.app), config_text(given.app));
@@ -59,6 +63,26 @@ TEST(TrainFlags, EachIsTheSameAfterConfigFileAndJson) {
     const auto handed = nlohmann::json(read.flags).get<TrainFlags>();
     EXPECT_EQ(handed.*flag.member, flag.for_workers() ? given.flags.*flag.member : TrainFlags{}.*flag.member);
   });
+}
+
+TEST(TrainFlags, WhatCheckpointsAreMadeOfCannotChange) {
+  const Command before("--batch 32 --optimizer adam --lr 0.1");
+  const Command same("--batch 32 --lr 0.2 --workers 3 --strategy allreduce");
+  check_continues(same.app, same.flags, before.flags);
+  for (const std::string line :
+       {"--batch 64", "--optimizer sgd", "--data synthetic", "--model mlp", "--seed 2", "--lanes 9"}) {
+    const Command other(line);
+    EXPECT_FAILS(check_continues(other.app, other.flags, before.flags), InvalidArgument, line.substr(0, line.find(' ')),
+                 "was trained with");
+  }
+}
+
+TEST(TrainFlags, OnlyWhatWasGivenIsPassedOn) {
+  const std::vector<SharedFlag> passed_on{{.name = "--codec"}, {.name = "--lanes"}, {.name = "--balance"}};
+  const Command none("--batch 32");
+  EXPECT_EQ(given_as_json(none.app, none.flags, passed_on), "");
+  const Command two("--batch 32 --codec fp16 --lanes 4");
+  EXPECT_EQ(given_as_json(two.app, two.flags, passed_on), R"({"codec":"fp16","lanes":4})");
 }
 
 TEST(TrainFlags, EachHasAUse) {

@@ -138,7 +138,7 @@ TEST(DistributedOptimizer, TooManyPassesAreAnError) {
     torch::optim::SGD sgd(net->parameters(), 0.1);
     DistributedOptimizer optimizer(world, sgd, net->named_parameters());
     samples.loss(net).backward();
-    EXPECT_FAILS(samples.loss(net).backward(), InvalidArgument, "computed again after it had left", "accumulate");
+    EXPECT_FAILS(samples.loss(net).backward(), InvalidArgument, "several backward passes", "accumulate");
     EXPECT_FAILS(optimizer.zero_grad(), InvalidArgument, "after step()");
   });
 }
@@ -159,6 +159,90 @@ TEST(DistributedOptimizer, SynchronizedGradientsCanBeClipped) {
     torch::nn::utils::clip_grad_norm_(net->parameters(), 0.05);
   });
   EXPECT_LT(distance(nets[0], alone), 1e-6);
+}
+
+TEST(DistributedOptimizer, TouchingGradientsOnTheirWayIsAnError) {
+  const Samples samples(24);
+  const Sequential alone = train_alone(samples, 4);
+  const auto nets = train_ranks(2, 4, {}, [&](Sequential& net, World& world, auto&) {
+    samples.loss_of(net, world).backward();
+    const auto parameters = net->parameters();
+    const torch::Tensor gradient = parameters[0].grad();
+    const std::vector<std::function<void()>> touches{
+        [&] { torch::nn::utils::clip_grad_norm_(parameters, 0.05); },
+        [&] { torch::nn::utils::clip_grad_norm_(parameters.back(), 0.05); },  // a single number
+        [&] { torch::nn::utils::clip_grad_norm_(parameters, 0.05, 0); },
+        [&] { torch::nn::utils::clip_grad_value_(parameters, 0.05); },
+        [&] { gradient.mul_(0.5); },
+        [&] { gradient.data().mul_(0.5); },
+        [&] { gradient.norm(); },
+        [&] { gradient[0][0].item<float>(); },
+        [&] { net->zero_grad(/*set_to_none=*/false); }};
+    for (const auto& touch : touches) {
+      EXPECT_FAILS(touch(), InvalidArgument, "optimizer.clip_norm(1.0)", "optimizer.synchronize()");
+    }
+  });
+  EXPECT_EQ(distance(nets[0], nets[1]), 0);
+  EXPECT_LT(distance(nets[0], alone), 1e-6) << "what was refused has changed nothing";
+}
+
+TEST(DistributedOptimizer, ReplacingAGradientOnItsWayIsAnError) {
+  const Samples samples(8);
+  std::vector<Sequential> nets = make_nets(2);
+  run_worlds(2, [&](World& world) {
+    Sequential& net = nets[world.rank()];
+    torch::optim::SGD sgd(net->parameters(), 0.1);
+    DistributedOptimizer optimizer(world, sgd, net->named_parameters());
+    samples.loss_of(net, world).backward();
+    net->parameters()[2].mutable_grad() = torch::zeros({64, 64});
+    EXPECT_FAILS(optimizer.step(), InvalidArgument, "'2.weight' was replaced", "optimizer.synchronize()");
+  });
+}
+
+TEST(DistributedOptimizer, ClipsTheNormOfTheMeanGradient) {
+  const Samples samples(24);
+  constexpr double kLargest = 0.05;
+  Sequential alone = make_net();
+  torch::optim::SGD sgd_alone(alone->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
+  std::vector<double> norms;
+  for (int step = 0; step < 6; ++step) {
+    sgd_alone.zero_grad();
+    samples.loss(alone).backward();
+    norms.push_back(torch::nn::utils::clip_grad_norm_(alone->parameters(), kLargest));
+    sgd_alone.step();
+  }
+  EXPECT_GT(norms.front(), 2 * kLargest);
+  for (const std::uint32_t ranks : {1u, 2u, 3u}) {
+    std::vector<std::vector<double>> found(ranks);
+    const auto nets =
+        train_ranks(ranks, 6, {.piece_bytes = 64}, [&](Sequential& net, World& world, DistributedOptimizer& optimizer) {
+          samples.loss_of(net, world).backward();
+          found[world.rank()].push_back(optimizer.clip_norm(kLargest));
+          const double clipped = optimizer.clip_norm(1000);
+          EXPECT_NEAR(clipped, std::min(kLargest, found[world.rank()].back()), 1e-6)
+              << "gradients are what they are now";
+        });
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      EXPECT_LT(distance(nets[rank], alone), 1e-6);
+      EXPECT_EQ(distance(nets[rank], nets[0]), 0);
+      EXPECT_EQ(found[rank], found[0]) << "bit for bit";
+    }
+    for (std::size_t step = 0; step < norms.size(); ++step) EXPECT_NEAR(found[0][step], norms[step], 1e-5);
+  }
+}
+
+TEST(DistributedOptimizer, ANormThatCannotBeClippedIsAnError) {
+  run_worlds(2, [](World& world) {
+    const torch::Tensor weight = torch::ones({2}, torch::requires_grad());
+    NamedParameters named;
+    named.insert("weight", weight);
+    torch::optim::SGD sgd({weight}, 0.1);
+    DistributedOptimizer optimizer(world, sgd, named);
+    EXPECT_FAILS(optimizer.clip_norm(0), InvalidArgument, "above 0");
+    EXPECT_FAILS(optimizer.clip_norm(NAN), InvalidArgument, "above 0");
+    (weight.sum() * (world.rank() == 0 ? INFINITY : 1.0)).backward();
+    EXPECT_FAILS(optimizer.clip_norm(1), InvalidArgument, "the norm of the gradients is inf");
+  });
 }
 
 TEST(DistributedOptimizer, AParameterThatARankDidNotUseCountsAsZero) {

@@ -72,6 +72,8 @@ class ElasticJob {
                               "the request to scale");
   }
 
+  cluster::JobStatus status() const { return master_.status(); }
+
   std::uint32_t killed() const { return killed_; }
 
  private:

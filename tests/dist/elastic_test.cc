@@ -310,6 +310,41 @@ TEST_F(ElasticLoops, GoBackToTheLastCommitWithoutADistributedOptimizer) {
   EXPECT_GE(again.load(), 1) << "step 6 is made again: the last commit was before it";
 }
 
+TEST_F(ElasticLoops, ClippedStepsHaveTheSameBitsOnAnyNumberOfWorkers) {
+  std::vector<torch::Tensor> expected;
+  for (const std::uint32_t workers : {1u, 2u, 4u}) {
+    const TempFolder folder;
+    ElasticJob job(workers, folder.path());
+    std::vector<torch::Tensor> weights;
+    job.run([&](std::unique_ptr<Job> worker) {
+      World world(std::move(worker));
+      const auto net = make_net();
+      torch::optim::SGD sgd(net->parameters(), 0.5);
+      DistributedOptimizer optimizer(world, sgd, net->named_parameters());
+      State state(world, kSampler);
+      state.add(*net).add(optimizer);
+      elastic(world, state, [&] {
+        while (state.step() < 8) {
+          for (const LaneBatch& lane : state.lanes()) {
+            torch::mse_loss(net->forward(rows_of(samples_.x, lane.indices)), rows_of(samples_.y, lane.indices))
+                .backward();
+            EXPECT_FAILS(torch::nn::utils::clip_grad_norm_(net->parameters(), 0.1), InvalidArgument, "clip_norm(1.0)");
+          }
+          EXPECT_FAILS(torch::nn::utils::clip_grad_norm_(net->parameters(), 0.1), InvalidArgument, "clip_norm(1.0)");
+          EXPECT_GT(optimizer.clip_norm(0.1), 0.1);
+          optimizer.step();
+        }
+        if (!world.chief()) return;
+        for (const torch::Tensor& tensor : net->parameters()) weights.push_back(tensor.detach().clone());
+      });
+      world.finish();
+    });
+    if (expected.empty()) expected = weights;
+    ASSERT_EQ(weights.size(), expected.size());
+    for (std::size_t i = 0; i < weights.size(); ++i) EXPECT_TRUE(torch::equal(weights[i], expected[i])) << workers;
+  }
+}
+
 TEST_F(ElasticLoops, RefuseWhatWouldNotSurvive) {
   const TempFolder folder;
   ElasticJob job(1, folder.path());

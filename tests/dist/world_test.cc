@@ -1,8 +1,12 @@
 #include "dist/world.h"
 
+#include <sstream>
+
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "base/file.h"
+#include "tests/dist/elastic_job.h"
 #include "tests/dist/ranks.h"
 #include "tests/dist/worlds.h"
 #include "tests/support/expect_fails.h"
@@ -276,6 +280,61 @@ TEST(World, JoinedRanksTakePartInOtherOperations) {
         },
         transport);
   }
+}
+
+std::vector<nlohmann::json> rows_in(const std::filesystem::path& file) {
+  std::vector<nlohmann::json> rows;
+  std::istringstream text(read_file(file));
+  for (std::string line; std::getline(text, line);) rows.push_back(nlohmann::json::parse(line));
+  return rows;
+}
+
+TEST(World, AllRanksStopAfterTheSameStep) {
+  const TempFolder folder;
+  ElasticJob job(3, folder.path());
+  std::vector<Step> stopped_after(3, 0);
+  job.run([&](std::unique_ptr<Job> worker) {
+    World world(std::move(worker));
+    Step step = 0;
+    while (!world.should_stop()) {
+      if (++step == 5 && world.rank() == 1) world.job()->session().membership().request_stop("enough");
+    }
+    stopped_after[world.rank()] = step;
+    world.report({{"loss", 0.5}}, step);
+    world.finish();
+  });
+  EXPECT_GE(stopped_after[0], 5u);
+  EXPECT_EQ(stopped_after, std::vector<Step>(3, stopped_after[0]));
+  const auto result = nlohmann::json::parse(read_file(folder / "result.json"));
+  EXPECT_EQ(result.at("steps"), stopped_after[0]);
+  EXPECT_EQ(result.at("stopped_because"), "asked to stop");
+  EXPECT_EQ(result.at("metrics").at("loss"), 0.5);
+}
+
+TEST(World, ReportsReachTheMasterAndTheFilesOfTheRun) {
+  const TempFolder folder;
+  folder.write("metrics.jsonl", "{\"step\":10,\"loss\":4}\n{\"step\":20,\"loss\":3}\n");  // of an earlier launch
+  ElasticJob job(2, folder.path());
+  job.run([&](std::unique_ptr<Job> worker) {
+    World world(std::move(worker));
+    const double mine = 1.0 + world.rank();
+    for (const Step step : {20u, 30u, 30u}) world.report({{"loss", mine}, {"accuracy", 0.25}}, step);
+    EXPECT_FAILS(world.report({{"step", 1}}, 40), InvalidArgument, "'step'");
+    world.job()->session().membership().flush();
+    world.barrier();
+    EXPECT_EQ(job.status().averages, (std::map<std::string, double>{{"accuracy", 0.25}, {"loss", 1}}));
+    EXPECT_EQ(job.status().now.step, 30u);
+    world.finish();
+  });
+  const auto rows = rows_in(folder / "metrics.jsonl");
+  ASSERT_EQ(rows.size(), 3u);
+  for (std::size_t i = 0; i < rows.size(); ++i) EXPECT_EQ(rows[i].at("step"), 10 * (i + 1));
+  EXPECT_EQ(rows[1].at("loss"), 1) << "the chief's, of the step that was made again";
+  EXPECT_EQ(rows[2].at("accuracy"), 0.25);
+  EXPECT_EQ(rows[2].at("kind"), "train");
+  std::string curves;
+  for (const auto& file : std::filesystem::directory_iterator(folder / "tensorboard")) curves += read_file(file.path());
+  EXPECT_THAT(curves, ::testing::AllOf(::testing::HasSubstr("train/loss"), ::testing::HasSubstr("train/accuracy")));
 }
 
 TEST(World, SingleProcessReducesToItsOwnValues) {

@@ -571,20 +571,39 @@ TEST_F(JobDecisionsTest, LaunchIsRandomAndTheSameForAllMembersAndForASuccessor) 
 }
 
 TEST_F(JobDecisionsTest, ScalingDownReleasesWaitingWorkers) {
-  job({.workers = 2, .servers = 0});
+  start_workers(1);
+  state->set_plan(now, elastic_plan());
+  state->scale(now, {.workers = 2});
   RecordingSession& worker = join_worker(1);
   state->scale(now, {.workers = 1});
   EXPECT_TRUE(worker.take<cluster::JoinReply>().over);
   EXPECT_EQ(state->status(now).wanted_workers, 1);
 }
 
-TEST_F(JobDecisionsTest, ScalingIsRefusedWithoutServersOrElasticity) {
+TEST_F(JobDecisionsTest, ScalingIsRefusedUnlessWorkersMayComeAndGo) {
+  start_workers(2);
+  EXPECT_FAILS(state->scale(now, {.workers = 3}), InvalidArgument, "cannot be scaled (yet)", "dist::elastic");
+  state->set_plan(now, {.lanes = 2, .strategy = "own loop"});
+  for (const std::uint32_t workers : {1u, 3u}) {
+    EXPECT_FAILS(state->scale(now, {.workers = workers}), InvalidArgument, "a loop of its own", "the 2 workers");
+  }
+  EXPECT_EQ(state->status(now).wanted_workers, 2);
+  state->set_plan(now, elastic_plan());
+  state->scale(now, {.workers = 3});
+  EXPECT_EQ(state->status(now).wanted_workers, 3);
+}
+
+TEST_F(JobDecisionsTest, ScalingIsLimitedToWhatIsOfUse) {
   start_workers(1);
+  cluster::Plan plan = elastic_plan();
+  plan.lanes = 4;
+  state->set_plan(now, plan);
+  EXPECT_FAILS(state->scale(now, {.workers = 99}), InvalidArgument, "4 lanes", "use 6 at most");
+  EXPECT_FAILS(state->scale(now, {.workers = 7}), InvalidArgument, "use 6 at most");
   EXPECT_FAILS(state->scale(now, {.servers = 2}), InvalidArgument, "no parameter servers");
-  cluster::Plan fixed = elastic_plan();
-  fixed.elastic = false;
-  state->set_plan(now, fixed);
-  EXPECT_FAILS(state->scale(now, {.workers = 2}), InvalidArgument, "not elastic");
+  EXPECT_EQ(state->status(now).wanted_workers, 1);
+  state->scale(now, {.workers = 6});
+  EXPECT_EQ(state->status(now).wanted_workers, 6);
 }
 
 TEST_F(JobDecisionsTest, SuccessorContinuesFromTheSavedState) {

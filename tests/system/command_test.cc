@@ -105,7 +105,7 @@ TEST(Train, ReadsFlagsFromAFile) {
   EXPECT_EQ(first.json().at("samples"), 5 * 64);
 
   const Outcome again =
-      run_trireme(folder, {"train", "--config", "one/config.toml", "--out", "two"});  // what a run leaves runs again
+      run_trireme(folder, {"train", "--config", "one/config.toml", "--json", "--out", "two"});  // what a run leaves
   ASSERT_EQ(again.status, 0) << again.err;
   EXPECT_EQ(again.json().at("parameters_sha256"), first.json().at("parameters_sha256"));
 }
@@ -131,7 +131,8 @@ TEST(Train, ReadsAFileThatIsDamagedFromTheNextFolderAndSaysSo) {
   EXPECT_THAT(fallen_over.err, warning) << "a person sees it at the start";
   EXPECT_THAT(read_file(folder / "fallen_over/logs/worker-0.log"), warning);
 
-  const Outcome again = run_trireme(folder, {"train", "--config", "fallen_over/config.toml", "--out", "again"});
+  const Outcome again =
+      run_trireme(folder, {"train", "--config", "fallen_over/config.toml", "--json", "--out", "again"});
   ASSERT_EQ(again.status, 0) << again.err;  // a list of folders survives in the run's configuration
   EXPECT_EQ(again.json().at("parameters_sha256"), plain.json().at("parameters_sha256"));
 }
@@ -152,15 +153,38 @@ TEST(Run, SetsTheEnvironmentOfTheProgram) {
   const TempFolder folder;
   const Outcome outcome = run_trireme(
       folder, {"run", "-w", "3", "-s", "2", "--out", "run", "--", "/bin/sh", "-c",
-               "echo \"$TRIREME_ROLE $TRIREME_RANK of $TRIREME_WORKERS and $TRIREME_SERVERS, $1, ${#TRIREME_SECRET}\"",
+               "echo \"$TRIREME_ROLE $TRIREME_RANK of $TRIREME_WORKERS and $TRIREME_SERVERS, $1, ${#TRIREME_SECRET}\"; "
+               "exec " TRIREME_BINARY_DIR "/all_reduce",
                "sh", "--its-own-flag"});
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   for (int rank = 0; rank < 3; ++rank) {
-    EXPECT_EQ(read_file(folder / "run" / "logs" / ("worker-" + std::to_string(rank) + ".log")),
-              "worker " + std::to_string(rank) + " of 3 and 2, --its-own-flag, 64\n");
+    EXPECT_THAT(read_file(folder / "run" / "logs" / ("worker-" + std::to_string(rank) + ".log")),
+                HasSubstr("worker " + std::to_string(rank) + " of 3 and 2, --its-own-flag, 64\n"));
   }
   EXPECT_THAT(outcome.out + outcome.err, HasSubstr("worker 0 of 3")) << "what the first worker says is shown";
   EXPECT_THAT(outcome.out, HasSubstr("the run is in run"));
+}
+
+TEST(Run, AProgramThatNeverJoinsIsAnError) {
+  const TempFolder folder;
+  const Outcome outcome = run_trireme(folder, {"run", "-w", "2", "-s", "0", "--", "/bin/true"});
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("exited with status 0 and never joined the job"),
+                                 HasSubstr("trireme::dist::init()"), HasSubstr("logs: ")));
+  EXPECT_EQ(outcome.out, "");
+  const Outcome one = run_trireme(folder, {"run", "-w", "2", "-s", "0", "--", "/bin/sh", "-c",
+                                           "test $TRIREME_RANK = 0 || exec " TRIREME_BINARY_DIR "/all_reduce"});
+  EXPECT_EQ(one.status, 1);
+  EXPECT_THAT(one.err, HasSubstr("worker 0 exited with status 0 and never joined the job"))
+      << "the other would wait for it for minutes";
+}
+
+TEST(Run, JsonIsOneLineEvenOfAProgramWithoutAResult) {
+  const TempFolder folder;
+  const Outcome outcome = run_trireme(
+      folder, {"run", "-w", "2", "-s", "0", "--json", "--out", "run", "--", TRIREME_BINARY_DIR "/all_reduce"});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_EQ(outcome.out, "{\"run\":\"run\"}\n");
 }
 
 TEST(Run, ReturnsTheWorstStatusAndShowsTheEndOfTheLog) {

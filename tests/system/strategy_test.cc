@@ -91,7 +91,7 @@ TEST_F(Strategies, ResultNamesTheStrategyAndItsTraffic) {
 
 TEST_F(Strategies, ConfigOfARunReproducesIt) {
   const std::string once = hash({"--strategy", "allreduce", "--workers", "2", "--out", "one"});
-  const Outcome again = run_trireme(folder_, {"train", "--config", "one/config.toml", "--out", "two"});
+  const Outcome again = run_trireme(folder_, {"train", "--config", "one/config.toml", "--json", "--out", "two"});
   EXPECT_EQ(again.status, 0) << again.err;
   EXPECT_EQ(again.json().value("parameters_sha256", ""), once);
 }
@@ -122,10 +122,12 @@ TEST_F(Strategies, InvalidCombinationsAreRefusedBeforeTheStart) {
 }
 
 TEST_F(Strategies, AProgramRunsWithoutServers) {
-  const Outcome outcome = run_trireme(folder_, {"run", "-w", "2", "-s", "0", "--out", "run", "--", "/bin/sh", "-c",
-                                                "echo \"$TRIREME_RANK, $TRIREME_SERVERS servers\""});
+  const Outcome outcome = run_trireme(
+      folder_, {"run", "-w", "2", "-s", "0", "--out", "run", "--", "/bin/sh", "-c",
+                "echo \"$TRIREME_RANK, $TRIREME_SERVERS servers\"; exec " TRIREME_BINARY_DIR "/all_reduce"});
   EXPECT_EQ(outcome.status, 0) << outcome.err;
-  EXPECT_EQ(read_file(folder_ / "run" / "logs" / "worker-1.log"), "1, 0 servers\n");
+  EXPECT_THAT(read_file(folder_ / "run" / "logs" / "worker-1.log"),
+              AllOf(HasSubstr("1, 0 servers\n"), HasSubstr("the sum is 3\n")));
 }
 
 TEST_F(Strategies, ALossThatIsNotFiniteEndsTheJobWithItsReason) {

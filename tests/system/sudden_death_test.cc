@@ -47,7 +47,7 @@ TEST_F(SuddenDeath, TwoSignalsEndAtOnce) {
     return is_gone(long_.job.pid());
   };
   EXPECT_TRUE(eventually(gone));
-  long_.job.wait();
+  EXPECT_EQ(long_.job.wait().status, 128 + SIGINT) << "there is no model";
   EXPECT_FALSE(std::filesystem::exists(long_.run / "model.safetensors")) << "it waited for the stopped worker's place";
   long_.expect_nothing_left();
 }

@@ -179,6 +179,52 @@ TEST_F(Survival, ResumesFromAnOlderCheckpointIfTheNewestIsDamaged) {
   EXPECT_THAT(run_trireme(folder_, back).err, HasSubstr("no checkpoint of step 101"));
 }
 
+TEST_F(Survival, ARefusedResumeChangesNothing) {
+  const std::string run = (folder_ / "run").string();
+  Flags first = flags("run", "2", "0", {"--time-limit", "100"});
+  *std::ranges::find(first, "1000000") = "20";
+  const Outcome begun = run_trireme(folder_, first);
+  ASSERT_EQ(begun.status, 0) << begun.err;
+  const std::string config = read_file(folder_ / "run/config.toml");
+  for (const Flags& flag : {Flags{"--batch", "32"},
+                            {"--data", "synthetic"},
+                            {"--optimizer", "sgd"},
+                            {"--seed", "2"},
+                            {"--lanes", "8"},
+                            {"--model", "lenet"},
+                            {"--out", "other"}}) {
+    Flags refused{"resume", run, "--steps", "30"};
+    refused.insert(refused.end(), flag.begin(), flag.end());
+    const Outcome outcome = run_trireme(folder_, refused);
+    EXPECT_EQ(outcome.status, 2) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr(flag.front())) << outcome.err;
+    EXPECT_EQ(read_file(folder_ / "run/config.toml"), config) << flag.front();
+  }
+  for (const char* key : {"json", "time-limit", "out", "overwrite"}) {
+    EXPECT_THAT(config, Not(HasSubstr(std::string(key) + "="))) << "of one launch";
+  }
+  const Outcome resumed = run_trireme(folder_, {"resume", run, "--steps", "30", "--batch", "16"});
+  EXPECT_EQ(resumed.status, 0) << resumed.err;
+  EXPECT_THAT(resumed.out, HasSubstr("after 30 steps")) << "words: --json was the first launch's";
+}
+
+TEST_F(Survival, ACheckpointCarriesItsOwnScoreOrNone) {
+  Flags all = flags("run", "2", "5", {"--keep-checkpoints", "0"});
+  *std::ranges::find(all, "1000000") = "100";  // 640 images, 16 at a time: evaluated after 40, 80 and 100
+  *std::next(std::ranges::find(all, "--checkpoint-every")) = "30";
+  const Outcome outcome = run_trireme(folder_, all);
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const auto entries = checkpoint::list_checkpoints(folder_ / "run/checkpoints");
+  ASSERT_GE(entries.size(), 2u);
+  for (const auto& entry : entries) {
+    if (entry.step == 100) {
+      EXPECT_EQ(entry.score, std::optional<double>(outcome.json().at("test_accuracy")));
+    } else {
+      EXPECT_EQ(entry.score, std::nullopt) << "step " << entry.step << " was not evaluated";
+    }
+  }
+}
+
 TEST_F(Survival, StopLeavesACompleteCheckpoint) {
   Program job(folder_, trireme(flags("run", "2")));
   ASSERT_GT(member(job, "run", 1, "group_formed"), 0);

@@ -1,0 +1,80 @@
+#include <memory>
+#include <optional>
+#include <set>
+
+#include "base/error.h"
+#include "cli/commands.h"
+#include "cli/config_file.h"
+#include "cli/origin.h"
+#include "cli/run_program.h"
+#include "cli/train_flags.h"
+#include "cli/training.h"
+#include "cluster/strategy_choice.h"
+
+namespace trireme::cli {
+namespace {
+
+/// What a run was trained with.
+TrainFlags flags_in(const std::string& config) {
+  CLI::App command;
+  TrainFlags flags;
+  declare(command, flags);
+  apply_config_file(command, config);
+  return flags;
+}
+
+}  // namespace
+
+void add_resume(CLI::App& app, Action& action) {
+  auto* command = app.add_subcommand("resume", "continue a run that was stopped or killed, from its last checkpoint");
+  auto flags = std::make_shared<TrainFlags>();
+  auto run = std::make_shared<std::string>();
+  command->add_option("run", *run, "its folder")->required()->configurable(false);
+  auto from = std::make_shared<std::optional<Step>>();
+  command
+      ->add_option("--from", *from,
+                   "the step of the checkpoint to continue from, the newest sound one unless given; later ones are "
+                   "renamed, and no longer part of the run")
+      ->configurable(false);
+  declare(*command, *flags);
+  command->footer(
+      "Flags that are not given are those of the run; --json and --time-limit are never inherited.\n"
+      "The number of workers and the strategy may change; model, data, batch, lanes, seed and optimizer may not.\n"
+      "A program that 'trireme run' started goes on if it saves its state: with a Trainer, or with dist::State.\n"
+      "Example: trireme resume runs/first --workers 4");
+  command->callback([command, flags, run, from, &action] {
+    for (const char* name : {"--out", "--overwrite"}) {
+      if (command->get_option(name)->count() == 0) continue;
+      fail<InvalidArgument>("{}: a run continues in its own folder, {}; leave the flag out", name, *run);
+    }
+    const auto folder = observe::RunFolder::reopen(*run);  // held until the run has ended
+    if (holds_program(folder)) {
+      action = [folder, from, go_on = resume_program(*command, flags, folder)] {
+        if (*from) go_back_to(**from, folder);
+        tell_origin(folder);
+        return go_on();
+      };
+      return;
+    }
+    if (!std::filesystem::exists(folder.config())) {
+      fail<InvalidArgument>("{} holds no run of 'trireme train' or 'trireme run': there is no config.toml", *run);
+    }
+    const std::string config = folder.config().string();
+    if (has_checkpoint(folder)) check_continues(*command, *flags, flags_in(config));
+    const bool other_strategy =
+        command->get_option("--strategy")->count() > 0 &&
+        cluster::parse_strategy(config_value(config, "strategy")).kind != cluster::parse_strategy(flags->strategy).kind;
+    std::set<std::string> not_inherited = flags_of_one_launch();
+    if (other_strategy) not_inherited.merge(flags_of_one_strategy());
+    apply_config_file(*command, config, not_inherited);
+    settle(*command, *flags);
+    action = [flags, folder, from, config = config_text(*command)] {
+      check(*flags);  // before anything is renamed
+      if (*from) go_back_to(**from, folder);
+      tell_origin(folder);
+      return train(*flags, config, folder);
+    };
+  });
+}
+
+}  // namespace trireme::cli

@@ -1,0 +1,24 @@
+#include "launch/log_follower.h"
+
+#include <fstream>
+#include <iterator>
+
+namespace trireme::launch {
+
+LogFollower::LogFollower(std::filesystem::path path) : path_(std::move(path)) {
+  std::error_code missing;
+  const auto size = std::filesystem::file_size(path_, missing);
+  if (!missing) read_ = size;
+}
+
+std::string LogFollower::next_lines() {
+  std::ifstream in(path_, std::ios::binary);
+  in.seekg(static_cast<std::streamoff>(read_));
+  const std::string fresh((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  const auto end = fresh.rfind('\n');
+  if (end == std::string::npos) return "";
+  read_ += end + 1;
+  return fresh.substr(0, end);
+}
+
+}  // namespace trireme::launch
