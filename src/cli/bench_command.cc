@@ -31,8 +31,7 @@ void add_recover(CLI::App& bench, Action& action) {
   auto* command = bench.add_subcommand("recover", "how soon training continues after a process was killed or stopped");
   auto options = std::make_shared<BenchRecoverOptions>();
   command->add_flag("--json", options->json, "one JSON object on standard output");
-  add_number(*command, "--rounds", options->rounds, "faults of each kind", {.least = 1})
-      ->capture_default_str();
+  add_number(*command, "--rounds", options->rounds, "faults of each kind", {.least = 1})->capture_default_str();
   command->callback([options, &action] { action = [options] { return bench_recover(*options); }; });
 }
 
@@ -67,7 +66,8 @@ void add_bench(CLI::App& app, Action& action) {
   reduce->add_flag("--json", reduce_options->json, "one JSON object on standard output");
   reduce->add_flag("--peers", reduce_options->peers,
                    "also OpenMPI and gloo, by the same method (libopenmpi-dev openmpi-bin libgloo-dev)");
-  add_number(*reduce, "--rounds", reduce_options->rounds, "how often each is measured; its best round counts", {.least = 1})
+  add_number(*reduce, "--rounds", reduce_options->rounds, "how often each is measured; its best round counts",
+             {.least = 1})
       ->capture_default_str();
   reduce->add_option("--ranks", reduce_options->ranks, "numbers of processes")->delimiter(',')->capture_default_str();
   reduce->add_option("--bytes", reduce_options->bytes, "sizes of the buffer, multiples of 4")

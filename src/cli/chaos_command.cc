@@ -131,12 +131,13 @@ void declare_faults(CLI::App& command, ChaosFlags& flags) {
   set_up(add_number(command, "--every-ms", flags.every_ms,
                     "milliseconds between two faults, on average, however far training gets meanwhile", {.least = 1}))
       ->excludes("--every");
-  set_up(add_number(command, "--count", flags.count, "number of faults; 0: until training ends"))->capture_default_str();
+  set_up(add_number(command, "--count", flags.count, "number of faults; 0: until training ends"))
+      ->capture_default_str();
   set_up(add_number(command, "--fault-seed", flags.fault_seed,
                     "decides what happens to which process when; the same seed gives the same plan"))
       ->capture_default_str();
-  set_up(add_number(command, "--stop-for", flags.stop_for, "seconds that stop, slow and disk-full last",
-                    {.above = true}))
+  set_up(
+      add_number(command, "--stop-for", flags.stop_for, "seconds that stop, slow and disk-full last", {.above = true}))
       ->capture_default_str();
   set_up(add_number(command, "--patience", flags.patience, "seconds to wait for a recovery before the next fault",
                     {.above = true}))

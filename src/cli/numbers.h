@@ -58,7 +58,9 @@ CLI::Option* add_number(CLI::App& command, const std::string& names, Value& valu
     }
   };
   return command.add_option(names, read, help, /*defaulted=*/false, shown)
-      ->type_name(std::is_floating_point_v<Number> ? "FLOAT" : std::is_signed_v<Number> ? "INT" : "UINT");
+      ->type_name(std::is_floating_point_v<Number> ? "FLOAT"
+                  : std::is_signed_v<Number>       ? "INT"
+                                                   : "UINT");
 }
 
 }  // namespace trireme::cli

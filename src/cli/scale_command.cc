@@ -37,7 +37,8 @@ void add_scale(CLI::App& app, Action& action) {
   auto* command = app.add_subcommand("scale", "change the number of workers or servers of a job that is running");
   auto flags = std::make_shared<ScaleFlags>();
   command->add_option("run", flags->run, "its folder")->required();
-  add_number(*command, "workers", flags->workers, "how many there should be; at most one per lane computes gradients", {.least = 1});
+  add_number(*command, "workers", flags->workers, "how many there should be; at most one per lane computes gradients",
+             {.least = 1});
   add_number(*command, "-s,--servers", flags->servers, "how many parameter servers there should be", {.least = 1});
   command->footer("Examples:\n  trireme scale runs/first 4\n  trireme scale runs/first --servers 3");
   command->callback([flags, &action] { action = [flags] { return scale(*flags); }; });

@@ -76,11 +76,21 @@ void tell_result(const launch::JobOutcome& outcome, const observe::RunFolder& fo
   suggest_next(flags);
 }
 
+/// More threads than cores make all of them wait for each other.
+void warn_of_crowding(const TrainFlags& flags) {
+  const std::uint32_t cores = available_cores();
+  if (flags.threads <= 1 || flags.workers * static_cast<std::uint32_t>(flags.threads) <= cores) return;
+  fmt::print(stderr, "trireme: {} with {} threads each share {}: this is slow; --threads {} fits\n",
+             counted(flags.workers, "worker"), flags.threads, counted(cores, "core"),
+             std::max(1u, cores / flags.workers));
+}
+
 }  // namespace
 
 int train(const TrainFlags& flags, const std::string& config, std::optional<observe::RunFolder> existing) {
   check(flags);
   const data::Split data = load_data(flags);  // errors in the data show before anything starts
+  check_model_takes(flags.model, data.train->sample_shape());
   if (existing) check_samples(*existing, data.train->size());
   data::Sampler(
       {.samples = data.train->size(), .batch = flags.batch, .lanes = flags.lanes == 0 ? flags.workers : flags.lanes});
@@ -95,6 +105,7 @@ int train(const TrainFlags& flags, const std::string& config, std::optional<obse
                counted(flags.workers, "worker"), servers, describe_strategy(flags));
     std::fflush(stdout);  // before the progress line, which goes to standard error
   }
+  warn_of_crowding(flags);
   launch::JobSpec job = to_job(flags);
   job.plan_within = kPlanWithin;
   job.threads = flags.threads > 0 ? flags.threads : threads_per_worker(flags.lanes);

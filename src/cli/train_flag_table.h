@@ -29,6 +29,7 @@ template <class Value>
 struct TrainFlagTraits {
   bool show_default = false;              ///< in the help
   std::vector<std::string> choices = {};  ///< see Flag
+  Limits limits = {};                     ///< of a number
   bool for_workers = false;               ///< workers read it, though it sets none of their options
   bool of_one_strategy = false;           ///< a run that continues with another strategy does not inherit it
   bool of_one_launch = false;             ///< not part of what is trained: a run that continues never inherits it
@@ -56,10 +57,15 @@ template <class Value, class SetOption = NoOption>
 TrainFlag<Value, SetOption> flag(const char* names, Value TrainFlags::*member, const char* help,
                                  const TrainFlagTraits<std::type_identity_t<Value>>& traits = {},
                                  SetOption set_option = {}) {
-  return {
-      {.names = names, .member = member, .help = help, .show_default = traits.show_default, .choices = traits.choices},
-      traits,
-      set_option};
+  return {{.names = names,
+           .member = member,
+           .help = help,
+           .show_default = traits.show_default,
+           .choices = traits.choices,
+           .group = {},
+           .limits = traits.limits},
+          traits,
+          set_option};
 }
 
 /// Returns the flags as a tuple; `name` is their heading in the help.
@@ -91,7 +97,7 @@ inline auto flags_of_what_to_train() {
            {.for_workers = true}),
       flag("--epochs", &TrainFlags::epochs, "how often each sample is seen", {.show_default = true},
            [](auto& worker, const TrainFlags& flags) { worker.options.epochs = flags.epochs; }),
-      flag("--steps", &TrainFlags::steps, "updates to make, instead of --epochs", {},
+      flag("--steps", &TrainFlags::steps, "updates to make, instead of --epochs", {.limits = {.least = 1}},
            [](auto& worker, const TrainFlags& flags) { worker.options.steps = flags.steps; }),
       flag("--batch", &TrainFlags::batch, "samples per step, over all workers",
            {.show_default = true,
@@ -168,7 +174,9 @@ inline auto flags_of_who_takes_part() {
       flag("--lanes", &TrainFlags::lanes,
            "slices of the batch, one per worker unless given; results depend on it, "
            "not on the number of workers",
-           {.of_checkpoints = true, .unless_given = [](const TrainFlags& flags) { return flags.workers; }},
+           {.limits = {.least = 1},
+            .of_checkpoints = true,
+            .unless_given = [](const TrainFlags& flags) { return flags.workers; }},
            [](auto& worker, const TrainFlags& flags) { worker.options.lanes = flags.lanes; }),
       flag("--consistency", &TrainFlags::consistency,
            "of strategy ps: bsp (unless given): all workers in step; ssp:4: at most 4 steps apart; asp: "
@@ -192,7 +200,7 @@ inline auto flags_of_who_takes_part() {
       flag("--device", &TrainFlags::device, "cpu or cuda", {.show_default = true, .check = check_device},
            [](auto& worker, const TrainFlags& flags) { worker.set_device(flags.device); }),
       flag("--threads", &TrainFlags::threads, "of LibTorch in each worker; 0: (cores - 1) / lanes",
-           {.show_default = true},
+           {.show_default = true, .limits = {.most = 1024}},
            [](auto& worker, const TrainFlags& flags) { worker.options.threads = flags.threads; }),
       flag("--transport", &TrainFlags::transport, "auto, shm, tcp or tls",
            {.show_default = true,
@@ -220,14 +228,10 @@ inline auto flags_of_how_it_learns() {
            [](auto& worker, const TrainFlags& flags) {
              worker.options.optimizer.rule = optim::parse_rule(flags.optimizer);
            }),
-      flag("--lr", &TrainFlags::lr, "learning rate",
-           {.show_default = true,
-            .check =
-                [](const std::string& name, const double& value) {
-                  if (!(value > 0)) fail<InvalidArgument>("{} {}: the learning rate must be above 0", name, value);
-                }},
+      flag("--lr", &TrainFlags::lr, "learning rate", {.show_default = true, .limits = {.above = true}},
            [](auto& worker, const TrainFlags& flags) { worker.options.lr = flags.lr; }),
-      flag("--momentum", &TrainFlags::momentum, "of momentum and nesterov", {.show_default = true},
+      flag("--momentum", &TrainFlags::momentum, "of momentum and nesterov",
+           {.show_default = true, .limits = {.most = 1, .below = true}},
            [](auto& worker, const TrainFlags& flags) { worker.options.optimizer.momentum = flags.momentum; }),
       flag("--l2", &TrainFlags::l2, "weight decay", {.show_default = true},
            [](auto& worker, const TrainFlags& flags) { worker.options.optimizer.l2 = flags.l2; }),
@@ -236,7 +240,8 @@ inline auto flags_of_how_it_learns() {
       flag("--clip-value", &TrainFlags::clip_value, "largest element of a gradient; 0: off", {},
            [](auto& worker, const TrainFlags& flags) { worker.options.optimizer.clip_value = flags.clip_value; }),
       flag("--schedule", &TrainFlags::schedule, "of the learning rate: cosine, linear, constant, step:10:0.1",
-           {.show_default = true},
+           {.show_default = true,
+            .check = [](const std::string&, const std::string& text) { optim::make_schedule({.shape = text}); }},
            [](auto& worker, const TrainFlags& flags) { worker.options.schedule = flags.schedule; }),
       flag("--buffers", &TrainFlags::buffers,
            "batch-norm statistics after a step: average: mean over lanes (unless given); broadcast: the chief's; "
@@ -254,11 +259,14 @@ inline auto flags_of_how_it_learns() {
 inline auto flags_of_when_it_ends() {
   return flag_group(
       "When it ends, what it writes",
-      flag("--time-limit", &TrainFlags::time_limit, "stop after this many seconds", {.of_one_launch = true},
+      flag("--time-limit", &TrainFlags::time_limit, "stop after this many seconds",
+           {.limits = {.above = true}, .of_one_launch = true},
            [](auto& worker, const TrainFlags& flags) { worker.limit_time(flags.time_limit); }),
-      flag("--target-accuracy", &TrainFlags::target_accuracy, "stop at this test accuracy, 0 to 1", {},
+      flag("--target-accuracy", &TrainFlags::target_accuracy, "stop at this test accuracy, 0 to 1",
+           {.limits = {.most = 1, .above = true}},
            [](auto& worker, const TrainFlags& flags) { worker.stop_at_accuracy(flags.target_accuracy); }),
-      flag("--early-stop", &TrainFlags::early_stop, "stop after this many epochs without a better test loss", {},
+      flag("--early-stop", &TrainFlags::early_stop, "stop after this many epochs without a better test loss",
+           {.limits = {.least = 1}},
            [](auto& worker, const TrainFlags& flags) { worker.stop_early(flags.early_stop); }),
       flag("--out", &TrainFlags::out, "run folder; runs/<time>-<model> unless given", {.of_one_launch = true}),
       flag("--overwrite", &TrainFlags::overwrite, "replace the run that is in --out", {.of_one_launch = true}),

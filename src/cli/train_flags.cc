@@ -159,6 +159,14 @@ void check_device(const std::string& flag, const std::string& value) {
   fail<InvalidArgument>("{} {}{}: use cpu or cuda", flag, value, did_you_mean(value, {"cpu", "cuda"}));
 }
 
+void check_model_takes(const std::string& model, const std::vector<std::int64_t>& shape) {
+  const bool image = shape.size() == 3 && shape[1] == 28 && shape[2] == 28;
+  if (model == "lenet" && !image) {
+    fail<InvalidArgument>("--model lenet needs images of channels x 28 x 28, and these are samples of {}; use mlp",
+                          fmt::join(shape, " x "));
+  }
+}
+
 void check_each(const TrainFlags& flags) {
   for_each_train_flag([&](const auto& flag) {
     if (flag.traits.check != nullptr) flag.traits.check(flag.name(), flags.*flag.member);
@@ -174,6 +182,9 @@ void check(const TrainFlags& flags) {
     fail<InvalidArgument>("--lanes {} for {} workers: each worker needs at least one lane", lanes, flags.workers);
   }
   check_strategy(flags);
+  if (const Slow slow = parse_slow(flags.slow); !flags.slow.empty() && slow.worker >= flags.workers) {
+    fail<InvalidArgument>("--slow {}: the workers are 0 to {}", flags.slow, flags.workers - 1);
+  }
   if (net::parse_transport(flags.transport) == net::Transport::kShm && !flags.throttle.empty()) {
     fail<InvalidArgument>("--throttle {}: shared memory cannot be throttled; leave --transport shm out",
                           flags.throttle);

@@ -156,6 +156,9 @@ Slow parse_slow(const std::string& text);
 void check_model(const std::string& flag, const std::string& value);
 void check_device(const std::string& flag, const std::string& value);
 
+/// Throws InvalidArgument if the model cannot be made for samples of that shape: before workers find out.
+void check_model_takes(const std::string& model, const std::vector<std::int64_t>& shape);
+
 /// Whether the strategy is ps, and whether it has servers. Throw InvalidArgument if there is no such strategy.
 bool is_ps(const TrainFlags& flags);
 bool uses_servers(const TrainFlags& flags);
