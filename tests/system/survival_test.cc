@@ -118,7 +118,8 @@ TEST_F(Survival, ARunThatGoesOnIsLeftAlone) {
   const std::string who = "pid " + std::to_string(job.pid()) + " on ";
   const std::string secret = read_file(folder_ / "run/secret");
   Flags again = flags("run", "1", "5", {"--overwrite"});
-  for (const Flags& second : {Flags{"resume", run}, again, Flags{"run", "--out", run, "--overwrite", "--", "true"}}) {
+  for (const Flags& second : {Flags{"resume", run}, again, Flags{"run", "--out", run, "--overwrite", "--", "true"},
+                              Flags{"run", "--out", run, "--resume", "--", "true"}}) {
     const Outcome outcome = run_trireme(folder_, second);
     EXPECT_GT(outcome.status, 0) << second.front();
     EXPECT_THAT(outcome.err, AllOf(HasSubstr("a run that is going on"), HasSubstr(who))) << second.front();
