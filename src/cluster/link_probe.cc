@@ -7,18 +7,15 @@
 namespace trireme::cluster {
 
 void LinkProbe::set_targets(std::vector<MemberInfo> targets) {
-  {
-    const MutexLock lock(mutex_);
-    targets_ = std::move(targets);
-    if (targets_.empty()) return;
-  }
+  const MutexLock lock(mutex_);
+  targets_ = std::move(targets);
+  if (targets_.empty()) return;
   changed_.notify_all();
-  if (!thread_.joinable()) {
-    thread_ = std::jthread([this](const std::stop_token& stop) {
-      net::name_thread("link-probe");
-      run(stop);
-    });
-  }
+  if (thread_.joinable()) return;
+  thread_ = std::jthread([this](const std::stop_token& stop) {
+    net::name_thread("link-probe");
+    run(stop);
+  });
 }
 
 std::vector<MemberId> LinkProbe::take_reached() {

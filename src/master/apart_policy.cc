@@ -19,7 +19,8 @@ Candidates apart_from(cluster::MemberId id, const Candidates& others, const Apar
   return found;
 }
 
-std::string names(const char* role, const Candidates& members) {
+std::string names(const char* role, Candidates members) {
+  std::ranges::sort(members, {}, &ApartCandidate::slot);
   std::string text;
   for (const ApartCandidate& member : members) text += fmt::format("{}{}", text.empty() ? "" : ", ", member.slot);
   return fmt::format("{}{} {}", role, members.size() == 1 ? "" : "s", text);

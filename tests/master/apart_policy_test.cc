@@ -35,6 +35,7 @@ TEST(LeaveOutServers, OneThatSeveralWorkersDoNotReachGoesIfNothingIsLostWithIt) 
   EXPECT_THAT(out.members, ElementsAre(21));
   EXPECT_EQ(out.reason, "; server 0 is left out: it and workers 0, 2 reach the master, but not each other");
   EXPECT_THAT(leave_out_workers(kWorkers, {kServers[1]}, apart).members, IsEmpty());
+  EXPECT_EQ(leave_out_servers(kServers, {kWorkers[2], kWorkers[0]}, apart, copied()).reason, out.reason);
 
   auto shards = copied();
   shards[0].in_sync = false;

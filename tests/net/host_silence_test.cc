@@ -11,7 +11,7 @@ namespace {
 constexpr const char* kCable = "trireme0";
 
 void be_the_service(Talk& test) {
-  test.say(enter_own_network());
+  test.say(trireme::enter_own_network());
   add_cable(kCable, test.hear());
   bring_up("lo", "127.0.0.1");
   bring_up(kCable, "10.99.0.1");

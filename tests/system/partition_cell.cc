@@ -11,10 +11,10 @@
 namespace trireme::system_test {
 namespace {
 
-constexpr std::uint32_t kWorkers = 3;
-constexpr std::uint32_t kServers = 2;
-constexpr auto kForGood = 15s;  // how long a cut that is for good is watched before the job is asked to end
-constexpr auto kHealWithin = 60s;
+constexpr std::uint32_t kCellWorkers = 3;
+constexpr std::uint32_t kCellServers = 2;
+constexpr auto kCellForGood = 15s;  // how long a cut that is for good is watched before the job is asked to end
+constexpr auto kCellHealsWithin = 60s;
 
 struct Names {
   const char* one;  ///< the role, for people
@@ -61,8 +61,8 @@ PartitionedJob::PartitionedJob(const PartitionCell& cell)
     : cell_(cell),
       names_{{"etcd", 1},    {"master0", 2}, {"master1", 3}, {"worker0", 4}, {"worker1", 5},
              {"worker2", 6}, {"server0", 7}, {"server1", 8}, {"observer", 9}},
-      job_({.workers = kWorkers,
-            .servers = needs_servers(cell.pair) ? kServers : 0,
+      job_({.workers = kCellWorkers,
+            .servers = needs_servers(cell.pair) ? kCellServers : 0,
             .store = "etcd://10.99.1.2:2379/job"}) {
   hosts_ = Host::make_routed(static_cast<int>(names_.size()));
   if (hosts_.empty()) fail<IoError>("network namespaces are not permitted here");
@@ -85,11 +85,11 @@ void PartitionedJob::start() {
         job_.start_master({"--standby", "--hang-after", std::to_string(kCellHangAfter.count())}, host(name).site());
     if (name == "master0" && !PlacedJob::logs(*programs_[name], "listening")) fail<Timeout>("no master leads");
   }
-  for (std::uint32_t slot = 0; slot < (needs_servers(cell_.pair) ? kServers : 0); ++slot) {
+  for (std::uint32_t slot = 0; slot < (needs_servers(cell_.pair) ? kCellServers : 0); ++slot) {
     const std::string name = fmt::format("server{}", slot);
     programs_[name] = job_.start_server(slot, host(name).site());
   }
-  for (std::uint32_t slot = 0; slot < kWorkers; ++slot) {
+  for (std::uint32_t slot = 0; slot < kCellWorkers; ++slot) {
     job_.start_worker(slot, host(fmt::format("worker{}", slot)).site());
   }
   if (!eventually([&] { return job_.steps_made() > 20; }, 60s)) fail<Timeout>("the job does not begin");
@@ -168,8 +168,8 @@ nlohmann::json PartitionedJob::status() {
 /// All take part, and all copies are there.
 bool PartitionedJob::complete() {
   const nlohmann::json now = status();
-  return !now.is_null() && now.at("workers").size() == kWorkers &&
-         now.at("servers").size() == (needs_servers(cell_.pair) ? kServers : 0) && now.at("copies_due") == 0 &&
+  return !now.is_null() && now.at("workers").size() == kCellWorkers &&
+         now.at("servers").size() == (needs_servers(cell_.pair) ? kCellServers : 0) && now.at("copies_due") == 0 &&
          now.at("state") == nlohmann::json(cluster::JobPhase::kRunning);
 }
 
@@ -178,7 +178,7 @@ PartitionOutcome PartitionedJob::run() {
   for (const char* name : {"master0", "master1"}) known_[name] = events_in(programs_.at(name)->err()).size();
   set_link(/*cut=*/true);
   cut_at_ = observe::trace_clock();
-  const auto lasts = cell_.lasts.value_or(kForGood);
+  const auto lasts = cell_.lasts.value_or(kCellForGood);
   Nanoseconds until = cut_at_ + std::chrono::nanoseconds(lasts).count();
   const bool noticed =
       watch_until([&] { return cell_.until_named ? named() : observe::trace_clock() >= until; }, lasts + 60s);
@@ -188,7 +188,7 @@ PartitionOutcome PartitionedJob::run() {
     set_link(/*cut=*/false);
     healed_ = true;
     const Nanoseconds healed_at = observe::trace_clock();
-    if (watch_until([&] { return complete(); }, kHealWithin)) {
+    if (watch_until([&] { return complete(); }, kCellHealsWithin)) {
       outcome_.healed_s = seconds_between(healed_at, observe::trace_clock());
     } else {
       outcome_.wrong.push_back("it did not heal: " + status().dump());
