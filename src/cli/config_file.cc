@@ -32,8 +32,32 @@ CLI::Option& find_flag(CLI::App& command, const std::string& file, const CLI::Co
   return *command.get_option("--" + item.name);
 }
 
+std::string read_config(const std::string& file) {
+  try {
+    return read_file(file);
+  } catch (const IoError& problem) {
+    fail<InvalidArgument>("{}", problem.what());
+  }
+}
+
+/// Each line that is not empty, a comment or a section is an assignment.
+void check_lines(const std::string& file, const std::string& content) {
+  std::istringstream text(content);
+  std::size_t number = 0;
+  for (std::string line; std::getline(text, line);) {
+    ++number;
+    const auto begin = line.find_first_not_of(" \t\r");
+    if (begin == std::string::npos || line[begin] == '#' || line[begin] == '[') continue;
+    if (line.find('=') == std::string::npos) {
+      fail<InvalidArgument>("{}, line {}: '{}' is no line of the form name = value", file, number, line.substr(begin));
+    }
+  }
+}
+
 std::vector<CLI::ConfigItem> read_items(const std::string& file) {
-  std::istringstream text(read_file(file));
+  const std::string content = read_config(file);
+  check_lines(file, content);
+  std::istringstream text(content);
   auto items = CLI::ConfigTOML().from_config(text);
   std::erase_if(items, [](const CLI::ConfigItem& item) {
     return item.name == "++" || item.name == "--";  // CLI11's marks of a section's begin and end

@@ -76,6 +76,17 @@ void tell_result(const launch::JobOutcome& outcome, const observe::RunFolder& fo
   suggest_next(flags);
 }
 
+/// Errors in the data show before anything starts, as errors of the one who named them.
+data::Split load_before_start(const TrainFlags& flags) {
+  try {
+    return load_data(flags);
+  } catch (const IoError& problem) {
+    fail<InvalidArgument>("--data {}: {}", flags.data, problem.what());
+  } catch (const Corrupt& problem) {
+    fail<InvalidArgument>("--data {}: {}", flags.data, problem.what());
+  }
+}
+
 /// More threads than cores make all of them wait for each other.
 void warn_of_crowding(const TrainFlags& flags) {
   const std::uint32_t cores = available_cores();
@@ -89,7 +100,7 @@ void warn_of_crowding(const TrainFlags& flags) {
 
 int train(const TrainFlags& flags, const std::string& config, std::optional<observe::RunFolder> existing) {
   check(flags);
-  const data::Split data = load_data(flags);  // errors in the data show before anything starts
+  const data::Split data = load_before_start(flags);
   check_model_takes(flags.model, data.train->sample_shape());
   if (existing) check_samples(*existing, data.train->size());
   data::Sampler(

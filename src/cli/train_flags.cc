@@ -133,6 +133,7 @@ void check_strategy(const TrainFlags& flags) {
                             flags.strategy);
     }
     cluster::check_servers(strategy, flags.servers);
+    parse_replicas(flags.replicas, flags.servers);
   } else if (flags.servers > 0) {
     fail<InvalidArgument>("--servers {}: --strategy {} does not use servers", flags.servers, flags.strategy);
   }

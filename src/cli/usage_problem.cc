@@ -1,6 +1,7 @@
 #include "cli/usage_problem.h"
 
 #include <algorithm>
+#include <type_traits>
 #include <vector>
 
 #include <fmt/format.h>
@@ -33,12 +34,12 @@ std::vector<std::string> flags_of(const CLI::App& command) {
   return names;
 }
 
-std::string explain_extra(const GivenCommand& given, const std::string& word) {
-  if (word.size() > 1 && word.front() == '-') {
-    const std::string name = word.substr(0, word.find('='));
-    return fmt::format("'{}' has no flag {}{}", given.words, name, did_you_mean(name, flags_of(*given.app)));
-  }
-  return fmt::format("'{}' does not know what to do with '{}'", given.words, word);
+/// `words` are those that nobody wanted: perhaps a flag and its value.
+std::string explain_extra(const GivenCommand& given, const std::vector<std::string>& words) {
+  const auto flag = std::ranges::find_if(words, [](const std::string& word) { return word.starts_with('-'); });
+  if (flag == words.end()) return fmt::format("'{}' does not know what to do with '{}'", given.words, words.back());
+  const std::string name = flag->substr(0, flag->find('='));
+  return fmt::format("'{}' has no flag {}{}", given.words, name, did_you_mean(name, flags_of(*given.app)));
 }
 
 /// What was left out: an argument that is required, or a command.
@@ -69,14 +70,16 @@ const CLI::Option* flag_in(const GivenCommand& given, const std::string& message
 
 std::string explain(const CLI::App& app, const CLI::ParseError& problem) {
   const GivenCommand given = given_command(app);
-  const std::string name = problem.get_name();
+  const auto is = [&]<class Kind>(std::type_identity<Kind>) { return dynamic_cast<const Kind*>(&problem) != nullptr; };
   const std::string message = problem.what();
   std::string text = message;
-  if (name == "ExtrasError" && !given.app->remaining().empty()) {
-    text = explain_extra(given, given.app->remaining().front());
-  } else if (name == "RequiredError") {
+  const std::vector<std::string> extras = app.remaining(/*recurse=*/true);
+  if (is(std::type_identity<CLI::ExtrasError>()) && !extras.empty()) {
+    text = explain_extra(given, extras);
+  } else if (is(std::type_identity<CLI::RequiredError>())) {
     text = explain_missing(given);
-  } else if (const CLI::Option* flag = flag_in(given, message); name == "ArgumentMismatch" && flag != nullptr) {
+  } else if (const CLI::Option* flag = flag_in(given, message);
+             is(std::type_identity<CLI::ArgumentMismatch>()) && flag != nullptr) {
     text = flag->get_expected_min() == 0
                ? fmt::format("{} takes no value", flag->get_name())
                : fmt::format("{} needs a value: {}", flag->get_name(), flag->get_description());

@@ -137,7 +137,10 @@ class CsvLoader {
     }
     for (std::size_t column = 0; column < columns_; ++column) {
       const Parsed parsed = parse(fields[column]);
-      if (parsed.problem != Problem::kNone) fail_field(column, "a finite number", text_of(parsed.problem));
+      if (parsed.problem != Problem::kNone) {
+        fail_field(column, column == label_column_ ? "a label, a number from 0 on" : "a finite number",
+                   text_of(parsed.problem));
+      }
       if (column == label_column_) {
         content_.labels.push_back(to_label(parsed.value));
       } else {

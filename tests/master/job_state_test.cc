@@ -15,6 +15,7 @@ namespace {
 
 using cluster::JobPhase;
 using cluster::Regroup;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 /// Keeps what is sent.

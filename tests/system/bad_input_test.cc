@@ -110,7 +110,7 @@ TEST_F(BadInput, AConfigFileWithATypo) {
 
 TEST_F(BadInput, UnknownCommandOrFlagIsRefused) {
   refuse({"trains"}, AllOf(HasSubstr("no command 'trains'"), HasSubstr("did you mean 'train'?")));
-  refuse({}, HasSubstr("subcommand"));
+  refuse({}, HasSubstr("needs a command"));
   refuse_train({"--epocs", "3"}, HasSubstr("--epocs"));
   refuse({"run", "-w", "2"}, HasSubstr("which program?"));
   refuse({"run", "-w", "0", "--", "/bin/true"}, HasSubstr("--workers 0"));

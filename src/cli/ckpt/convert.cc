@@ -46,6 +46,9 @@ int run_torch_archive(const std::vector<std::string>& arguments, const std::stri
 }  // namespace
 
 int ckpt_export(const CkptExportOptions& options) {
+  if (!is_torch_archive(options.file) && !options.file.ends_with(".safetensors")) {
+    fail<InvalidArgument>("{}: export writes .safetensors, or a torch archive: .pt or .pth", options.file);
+  }
   const std::filesystem::path folder = choose(options.choice);
   if (is_torch_archive(options.file)) {
     if (options.all)

@@ -116,6 +116,7 @@ std::vector<std::uint64_t> drain(WorkStream& stream) {
   for (Step step = 0;; ++step) {
     auto work = stream.next(step);
     if (!work) return units;
+    if (work->idle) continue;
     EXPECT_EQ(work->items.size(), 1);
     units.push_back(work->step * kStreamLanes + work->lanes.first);
     stream.finish(std::move(*work));
@@ -166,6 +167,23 @@ TEST_F(LeasedStreamTest, UnitsOfAStreamThatWasClosedAreGivenOutAgain) {
   EXPECT_THAT(units, Each(::testing::Ne(done)));
 }
 
+TEST_F(LeasedStreamTest, AWorkerIsToldOnceThatThereIsNothingToDoForNow) {
+  start(2, {.steps = 1});
+  const auto busy = stream(1);
+  auto held = busy->next(0);
+  ASSERT_TRUE(held);
+  const auto other = stream(0);
+  auto work = other->next(0);
+  while (work && !work->idle) {
+    other->finish(std::move(*work));
+    work = other->next(0);
+  }
+  ASSERT_TRUE(work) << "a unit is in progress: it is not over";
+  busy->finish(std::move(*held));
+  const std::jthread rest([&] { drain(*busy); });
+  EXPECT_FALSE(other->next(0)) << "not told again";
+}
+
 TEST_F(LeasedStreamTest, ChiefSavesWhenNoUnitIsInProgress) {
   start(1, {.steps = 4, .pause_every = 2});
   const auto work = stream(0);
@@ -179,6 +197,7 @@ TEST_F(LeasedStreamTest, ChiefSavesWhenNoUnitIsInProgress) {
       work->saved();
       continue;
     }
+    if (next->idle) continue;
     if (saves == 0) before_save.push_back(next->step);
     work->finish(std::move(*next));
   }
