@@ -14,8 +14,11 @@
 
 namespace trireme::cli {
 
-/// Returns what the limits allow: "a whole number from 1 to 65535", "a number above 0".
+/// Returns what the limits allow: "a whole number from 1 to 1024", "a number above 0".
 std::string describe(const Limits& limits, bool whole);
+
+/// Throws the InvalidArgument that `parse_number` promises.
+[[noreturn]] void refuse_number(const std::string& flag, const std::string& text, const std::string& allowed);
 
 /// Returns the number that `text` is. Throws InvalidArgument that names the flag, what was given and what is allowed:
 /// if it is no number, does not fit, or is not within the limits.
@@ -25,11 +28,12 @@ Number parse_number(const std::string& flag, const std::string& text, const Limi
   Number value{};
   const char* const end = text.data() + text.size();
   const auto [stopped, problem] = std::from_chars(text.data(), end, value);
-  const bool too_large = kWhole && problem == std::errc::result_out_of_range;
-  if (problem == std::errc() && stopped == end && limits.allow(static_cast<double>(value))) return value;
-  Limits allowed = limits;
-  if (too_large && text.front() != '-') allowed.most = static_cast<double>(std::numeric_limits<Number>::max());
-  fail<InvalidArgument>("{} {}: it takes {}", flag, text.empty() ? "''" : text, describe(allowed, kWhole));
+  const bool number = problem == std::errc() && stopped == end;
+  if (number && limits.allow(static_cast<double>(value))) return value;
+  if (kWhole && problem == std::errc::result_out_of_range && text.front() != '-') {
+    refuse_number(flag, text, fmt::format("at most {}", std::numeric_limits<Number>::max()));
+  }
+  refuse_number(flag, text, describe(limits, kWhole));
 }
 
 template <class Value>

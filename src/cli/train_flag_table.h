@@ -100,20 +100,11 @@ inline auto flags_of_what_to_train() {
       flag("--steps", &TrainFlags::steps, "updates to make, instead of --epochs", {.limits = {.least = 1}},
            [](auto& worker, const TrainFlags& flags) { worker.options.steps = flags.steps; }),
       flag("--batch", &TrainFlags::batch, "samples per step, over all workers",
-           {.show_default = true,
-            .of_checkpoints = true,
-            .check =
-                [](const std::string& name, const std::uint64_t& value) {
-                  check_at_least_one(name, value, "a step needs at least one sample");
-                }},
+           {.show_default = true, .limits = {.least = 1}, .of_checkpoints = true},
            [](auto& worker, const TrainFlags& flags) { worker.options.batch = flags.batch; }),
       flag("--accumulate", &TrainFlags::accumulate,
            "parts in which each lane is computed, one after the other: for batches that do not fit in memory",
-           {.show_default = true,
-            .check =
-                [](const std::string& name, const std::uint32_t& value) {
-                  check_at_least_one(name, value, "a lane has at least one part");
-                }},
+           {.show_default = true, .limits = {.least = 1}},
            [](auto& worker, const TrainFlags& flags) { worker.options.accumulate = flags.accumulate; }),
       flag("--seed", &TrainFlags::seed, "of all random numbers; the same seed gives the same run",
            {.show_default = true, .of_checkpoints = true},
@@ -287,11 +278,7 @@ inline auto flags_of_when_it_ends() {
              worker.options.checkpoint.bytes_per_second = net::parse_bit_rate(flags.checkpoint_rate) / 8;
            }),
       flag("--log-every", &TrainFlags::log_every, "steps per row of metrics",
-           {.show_default = true,
-            .check =
-                [](const std::string& name, const std::uint64_t& value) {
-                  check_at_least_one(name, value, "metrics need at least one step per row");
-                }},
+           {.show_default = true, .limits = {.least = 1}},
            [](auto& worker, const TrainFlags& flags) { worker.options.log_every = flags.log_every; }),
       flag("--json", &TrainFlags::json, "print one line of JSON at the end, and nothing else, on standard output",
            {.of_one_launch = true,

@@ -157,7 +157,8 @@ void check_model(const std::string& /*flag*/, const std::string& value) {
 
 void check_device(const std::string& flag, const std::string& value) {
   if (value == "cpu" || value == "cuda" || value.starts_with("cuda:")) return;
-  fail<InvalidArgument>("{} {}{}: use cpu or cuda", flag, value, did_you_mean(value, {"cpu", "cuda"}));
+  const std::string meant = value == "gpu" ? "cuda" : value;
+  fail<InvalidArgument>("{} {}{}: use cpu or cuda", flag, value, did_you_mean(meant, {"cpu", "cuda"}));
 }
 
 void check_model_takes(const std::string& model, const std::vector<std::int64_t>& shape) {

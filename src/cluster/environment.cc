@@ -150,7 +150,7 @@ void check_secret(const std::string& secret, const std::string& where) {
   constexpr std::size_t kShortest = 16;
   if (secret.size() >= kShortest) return;
   fail<InvalidArgument>(
-      "the secret in {} is too short: {} characters, at least {} are needed; a good one is made by: openssl rand -hex "
+      "the secret in {} is too short ({} of at least {} characters); a good one is made by: openssl rand -hex "
       "32",
       where, secret.size(), kShortest);
 }

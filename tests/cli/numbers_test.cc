@@ -18,16 +18,17 @@ TEST(Numbers, AreReadWhole) {
 
 TEST(Numbers, ThatDoNotFitAreRefusedWithTheLargest) {
   EXPECT_FAILS(parse_number<std::uint32_t>("--n", "4294967296", {.least = 1}), InvalidArgument,
-               "a whole number from 1 to 4294967295");
+               "--n 4294967296: it takes at most 4294967295");
   EXPECT_FAILS(parse_number<int>("--n", "-99999999999", {}), InvalidArgument, "from 0 on");
 }
 
 TEST(Numbers, OutsideTheLimitsAreRefused) {
-  EXPECT_FAILS(parse_number<double>("--lr", "0", {.above = true}), InvalidArgument, "--lr 0", "a number above 0");
-  EXPECT_FAILS(parse_number<double>("--m", "1", {.most = 1, .below = true}), InvalidArgument, "from 0 and below 1");
-  EXPECT_FAILS(parse_number<double>("--t", "2", {.most = 1, .above = true}), InvalidArgument, "above 0 to 1");
+  EXPECT_FAILS(parse_number<double>("--lr", "0", {.above = true}), InvalidArgument, "--lr 0",
+               "a finite number above 0");
+  EXPECT_FAILS(parse_number<double>("--m", "1", {.most = 1, .below = true}), InvalidArgument, "from 0, below 1");
+  EXPECT_FAILS(parse_number<double>("--t", "2", {.most = 1, .above = true}), InvalidArgument, "above 0, up to 1");
   for (const char* text : {"nan", "inf", "-inf", "1e999"}) {
-    EXPECT_FAILS(parse_number<double>("--lr", text, {}), InvalidArgument, "--lr", "a number from 0 on");
+    EXPECT_FAILS(parse_number<double>("--lr", text, {}), InvalidArgument, "--lr", "a finite number from 0 on");
   }
 }
 

@@ -193,8 +193,8 @@ TEST(Environment, AJobWithoutSecretIsRefused) {
 }
 
 TEST(Environment, AShortSecretIsRefusedWhereverItStands) {
-  EXPECT_FAILS(read(own({{"TRIREME_SECRET", "0123456789abcde"}})), InvalidArgument, "TRIREME_SECRET", "15 characters",
-               "at least 16", "openssl rand");
+  EXPECT_FAILS(read(own({{"TRIREME_SECRET", "0123456789abcde"}})), InvalidArgument, "TRIREME_SECRET",
+               "15 of at least 16 characters", "openssl rand");
   EXPECT_EQ(read(own({{"TRIREME_SECRET", "0123456789abcdef"}})).secret, "0123456789abcdef");
 }
 
