@@ -92,7 +92,7 @@ class JobState {
   bool regroups() const { return decision_.kind == ViewDecision::Kind::kRegroup; }
   bool others_wait() const;
   void wait_for_members();
-  void wait_for_server(const Member& server);
+  void wait_for_keeper(const Member& keeper);
   void wait_to_save();
   void form_view(const std::vector<cluster::MemberId>& workers, const std::string& because);
   void enter_proposed_view();

@@ -44,8 +44,8 @@ void JobState::consider_view() {
       return wait_for_members();
     case ViewDecision::Kind::kForm:
       if (members_.any_server_unheard()) return;  // it will reconnect soon, or be given up
-      if (const Member* server = keeper_of_last_copies(view_, members_, now_ - options_.hang_after)) {
-        return wait_for_server(*server);
+      if (const Member* keeper = keeper_of_last_copies(view_, members_, now_ - options_.hang_after)) {
+        return wait_for_keeper(*keeper);
       }
       return form_view(decision_.workers, decision_.reason);
   }
@@ -178,16 +178,16 @@ void JobState::wait_for_members() {
             {"reason", decision_.reason}});
 }
 
-/// A connection that ended need not mean a death. Without this server its shards would be lost, so it gets as long to
+/// A connection that ended need not mean a death. Without this member parameters would be lost, so it gets as long to
 /// come back as silence is tolerated.
-void JobState::wait_for_server(const Member& server) {
+void JobState::wait_for_keeper(const Member& keeper) {
   if (state_ == cluster::JobPhase::kWaiting) return;
   state_ = cluster::JobPhase::kWaiting;
   waiting_since_ = now_;
-  reason_ = fmt::format("waiting for {}, which has the only copy of some shards; goes on without it after {:.0f} s",
-                        server.name(), seconds(options_.hang_after));
-  log_warn("server_awaited", "waits for a server that has the only copy of some shards",
-           {{"member", server.name()}, {"seconds", seconds(options_.hang_after)}});
+  reason_ = fmt::format("waiting for {}, which has the only copy of some parameters; goes on without it after {:.0f} s",
+                        keeper.name(), seconds(options_.hang_after));
+  log_warn("last_copy_awaited", "waits for a member that has the only copy of some parameters",
+           {{"member", keeper.name()}, {"seconds", seconds(options_.hang_after)}});
 }
 
 /// The next view is given out once it is saved, which is tried with every tick; until then the job stands still. There

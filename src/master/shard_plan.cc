@@ -80,10 +80,19 @@ const Member* keeper_of_last_copies(const cluster::ViewInfo& view, const MemberT
     const auto found = members.all().find(id);
     return found == members.all().end() ? nullptr : &found->second;
   };
-  const auto may_return = [&](const Member& server) {
-    const bool heard = server.was_in_view && !server.state.left && server.last_heard >= since;
-    return heard && members.living(cluster::Role::kServer, server.state.slot) == nullptr;
+  const auto may_return = [&](const Member& member) {
+    const bool heard = member.was_in_view && !member.state.left && member.last_heard >= since;
+    return heard && members.living(member.state.role, member.state.slot) == nullptr;
   };
+  if (view.shards.empty()) {  // each worker of the view has everything
+    const Member* keeper = nullptr;
+    for (const cluster::MemberInfo& info : view.workers) {
+      const Member* worker = find(info.id);
+      if (worker != nullptr && worker->alive()) return nullptr;
+      if (worker != nullptr && may_return(*worker)) keeper = worker;
+    }
+    return keeper;
+  }
   for (const cluster::ShardPlace& place : view.shards) {
     const Member* keeper = nullptr;
     bool lives = false;

@@ -21,8 +21,9 @@ std::string why_place_anew(const cluster::ViewInfo& view, const MemberTable& mem
 void place_shards(cluster::ViewInfo& next, const cluster::ViewInfo& before, const MemberTable& members,
                   const ServerTarget& target);
 
-/// Returns a server that was given up, though heard of since `since`, and has the only copies of some shards: it may be
-/// back in a moment, while a view without it would lose them. Null if there is none, or another process has its place.
+/// Returns a member that was given up, though heard of since `since`, and has the only copies of some shards, or, where
+/// there are no servers, the newest parameters: it may be back in a moment, while a view without it would lose them.
+/// Null if there is none, or another process has its place.
 const Member* keeper_of_last_copies(const cluster::ViewInfo& view, const MemberTable& members,
                                     Deadline::Clock::time_point since);
 

@@ -523,6 +523,23 @@ TEST_F(JobDecisionsTest, LastCopiesAreGivenUpWhenTheirServerStaysAway) {
   EXPECT_EQ(worker.take<cluster::JoinReply>().view.shards.at(0).born, 2u);
 }
 
+/// Without servers the workers of the last view have the newest parameters.
+TEST_F(JobDecisionsTest, NobodyGoesOnWithoutTheLastWorkersWhileTheyMayComeBack) {
+  job({.workers = 2, .servers = 0});
+  join_worker(0);
+  join_worker(1);
+  state->set_plan(now, elastic_plan());
+  lose(2);
+  join(Role::kWorker, 0, {.member = 1, .view = 1});  // view 2: worker 0 alone
+  RecordingSession& other = join_worker(1);
+  lose(3);  // the connection of worker 0
+  state->tick(now);
+  EXPECT_EQ(other.answers(), 0);
+  EXPECT_THAT(state->status(now).reason, HasSubstr("waiting for worker 0, which has the only copy"));
+  join(Role::kWorker, 0, {.member = 1, .view = 2});
+  EXPECT_EQ(other.take<cluster::JoinReply>().view.workers.size(), 2u);
+}
+
 TEST_F(JobDecisionsTest, ServerThatIsBackAndWaitsIsNotGivenUpForWhatItsPrimarySawBefore) {
   job({.workers = 1, .servers = 2, .replicas = 1});
   join(Role::kServer, 0);
