@@ -83,6 +83,14 @@ TEST_F(Runs, SspHoldsTheFastWorkerWithinItsLead) {
   EXPECT_LE(ssp.lead, 4);
 }
 
+/// Before a checkpoint all leased units are finished: a worker that is held back for its lead must not be waited for by
+/// the slow one, which has nothing to do until then.
+TEST_F(Runs, SspWithAStragglerGoesOnAfterEveryCheckpoint) {
+  const Shares ssp = with_straggler(1, {"--workers", "2", "--steps", "40", "--batch", "16", "--consistency", "ssp:1",
+                                        "--checkpoint-every", "4", "--step-ms", "5"});
+  EXPECT_EQ(ssp.commits.at(0) + ssp.commits.at(1), 80);
+}
+
 TEST_F(Runs, AStragglerDoesHalfOfTheWorkInBspLessInSspAndLittleInAsp) {
   // A worker that is always slow is waited for in the end: what ssp gains are the steps of its lead. Of 80 pieces of
   // work the slow worker does 40 with bsp, (80 - 48) / 2 with ssp:48, and about 8 with asp.

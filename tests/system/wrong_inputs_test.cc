@@ -1,5 +1,5 @@
 // Every line of wrong_inputs.txt: what the command answers, and with which status. The answers, for people to read, are
-// in wrong_inputs.md of the folder of the tests.
+// in wrong_inputs.md of the build folder.
 
 #include <fstream>
 
@@ -53,7 +53,7 @@ WrongInput parse(const std::string& line) {
 
 std::vector<WrongInput> read_wrong_inputs() {
   std::vector<WrongInput> inputs;
-  std::ifstream file(std::filesystem::path(__FILE__).replace_filename("wrong_inputs.txt"));
+  std::ifstream file(std::filesystem::path(TRIREME_SOURCE_DIR) / "tests/system/wrong_inputs.txt");
   for (std::string line; std::getline(file, line);) {
     if (!line.empty() && line.front() != '#') inputs.push_back(parse(line));
   }
@@ -87,7 +87,7 @@ TEST(WrongInputs, AreAnsweredWithWhatIsWrongAndWhatToDo) {
     table += fmt::format("| `{}` | {} | {} |\n", input.line, outcome.status, answer);
   }
   EXPECT_FALSE(std::filesystem::exists(folder / "runs")) << "refused, but a run folder was made";
-  write_file_atomically("wrong_inputs.md", as_bytes(table));
+  write_file_atomically(std::filesystem::path(TRIREME_BINARY_DIR).parent_path() / "wrong_inputs.md", as_bytes(table));
 }
 
 }  // namespace
