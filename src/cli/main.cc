@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <csignal>
 #include <exception>
 #include <span>
@@ -9,7 +8,6 @@
 #include "trireme/version.h"
 
 #include "base/error.h"
-#include "base/suggest.h"
 #include "cli/commands.h"
 #include "cli/usage_problem.h"
 
@@ -25,21 +23,6 @@ First steps:
   trireme chaos --strategy allreduce -w 4       kill workers during training and check that the result is the same
   trireme train --help                          all flags; they can also come from a file: --config run.toml
 )";
-
-/// CLI11 would only say that a command is missing. `words` is the command line after the program's name.
-void check_command(const CLI::App& app, std::span<char*> words) {
-  std::vector<std::string> names;
-  if (words.empty() || words[0][0] == '-') return;
-  const std::string word = words[0];
-  for (const CLI::App* command : app.get_subcommands({})) {
-    if (command->get_name() == word) return check_command(*command, words.subspan(1));
-    if (!command->get_group().empty()) names.push_back(command->get_name());
-  }
-  if (names.empty()) return;
-  const std::string inside = app.get_parent() == nullptr ? "trireme" : "trireme " + app.get_name();
-  trireme::fail<trireme::InvalidArgument>("there is no command '{}'{}: use {}; see {} --help", word,
-                                          trireme::did_you_mean(word, names), fmt::join(names, ", "), inside);
-}
 
 }  // namespace
 
@@ -63,7 +46,7 @@ int main(int argc, char** argv) {
   trireme::cli::add_bench(app, action);
   trireme::cli::add_docs(app, action);
   try {
-    check_command(app, std::span(argv, static_cast<std::size_t>(argc)).subspan(1));
+    trireme::cli::check_command(app, std::span(argv, static_cast<std::size_t>(argc)).subspan(1));
     app.parse(argc, argv);
     return action();
   } catch (const CLI::Success& asked) {  // for help, or the version

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "cli/commands.h"
 #include "cli/config_file.h"
+#include "cli/numbers.h"
 #include "cli/origin.h"
 #include "cli/run_program.h"
 #include "cli/train_flags.h"
@@ -31,10 +32,9 @@ void add_resume(CLI::App& app, Action& action) {
   auto run = std::make_shared<std::string>();
   command->add_option("run", *run, "its folder")->required()->configurable(false);
   auto from = std::make_shared<std::optional<Step>>();
-  command
-      ->add_option("--from", *from,
-                   "the step of the checkpoint to continue from, the newest sound one unless given; later ones are "
-                   "renamed, and no longer part of the run")
+  add_number(*command, "--from", *from,
+             "the step of the checkpoint to continue from, the newest sound one unless given; later ones are renamed, "
+             "and no longer part of the run")
       ->configurable(false);
   declare(*command, *flags);
   command->footer(

@@ -1,11 +1,11 @@
 #include "cli/usage_problem.h"
 
 #include <algorithm>
-#include <type_traits>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "base/error.h"
 #include "base/suggest.h"
 
 namespace trireme::cli {
@@ -24,6 +24,14 @@ GivenCommand given_command(const CLI::App& app) {
     given.words += " " + given.app->get_name();
   }
   return given;
+}
+
+std::vector<std::string> commands_of(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) {
+    if (!command->get_group().empty()) names.push_back(command->get_name());  // else it is not for people
+  }
+  return names;
 }
 
 std::vector<std::string> flags_of(const CLI::App& command) {
@@ -50,11 +58,7 @@ std::string explain_missing(const GivenCommand& given) {
     missing += fmt::format("{}{} ({})", missing.empty() ? "" : ", ", option->get_name(), option->get_description());
   }
   if (!missing.empty()) return fmt::format("'{}' needs {}", given.words, missing);
-  std::vector<std::string> names;
-  for (const CLI::App* command : given.app->get_subcommands({})) {
-    if (!command->get_group().empty()) names.push_back(command->get_name());
-  }
-  return fmt::format("'{}' needs a command: {}", given.words, fmt::join(names, ", "));
+  return fmt::format("'{}' needs a command: {}", given.words, fmt::join(commands_of(*given.app), ", "));
 }
 
 /// The flag that CLI11 names first in its message: "--batch: 1 required UINT missing".
@@ -68,18 +72,30 @@ const CLI::Option* flag_in(const GivenCommand& given, const std::string& message
 
 }  // namespace
 
+void check_command(const CLI::App& app, std::span<char*> words) {
+  if (words.empty() || words[0][0] == '-') return;
+  const std::string word = words[0];
+  for (const CLI::App* command : app.get_subcommands({})) {
+    if (command->get_name() == word) return check_command(*command, words.subspan(1));
+  }
+  const std::vector<std::string> names = commands_of(app);
+  if (names.empty()) return;
+  const std::string inside = app.get_parent() == nullptr ? "trireme" : "trireme " + app.get_name();
+  fail<InvalidArgument>("there is no command '{}'{}: use {}; see {} --help", word, did_you_mean(word, names),
+                        fmt::join(names, ", "), inside);
+}
+
 std::string explain(const CLI::App& app, const CLI::ParseError& problem) {
   const GivenCommand given = given_command(app);
-  const auto is = [&]<class Kind>(std::type_identity<Kind>) { return dynamic_cast<const Kind*>(&problem) != nullptr; };
   const std::string message = problem.what();
   std::string text = message;
   const std::vector<std::string> extras = app.remaining(/*recurse=*/true);
-  if (is(std::type_identity<CLI::ExtrasError>()) && !extras.empty()) {
+  if (dynamic_cast<const CLI::ExtrasError*>(&problem) != nullptr && !extras.empty()) {
     text = explain_extra(given, extras);
-  } else if (is(std::type_identity<CLI::RequiredError>())) {
+  } else if (dynamic_cast<const CLI::RequiredError*>(&problem) != nullptr) {
     text = explain_missing(given);
   } else if (const CLI::Option* flag = flag_in(given, message);
-             is(std::type_identity<CLI::ArgumentMismatch>()) && flag != nullptr) {
+             dynamic_cast<const CLI::ArgumentMismatch*>(&problem) != nullptr && flag != nullptr) {
     text = flag->get_expected_min() == 0
                ? fmt::format("{} takes no value", flag->get_name())
                : fmt::format("{} needs a value: {}", flag->get_name(), flag->get_description());

@@ -41,6 +41,15 @@ struct JobDecisionsTest : ::testing::Test {
     for (std::uint32_t slot = 0; slot < count; ++slot) join_worker(slot);
   }
 
+  /// Members 1 and 2 are servers with replicas of each other's shards, 3 is a worker; in view 1.
+  void start_servers() {
+    job({.workers = 1, .servers = 2, .replicas = 1});
+    join(Role::kServer, 0);
+    join(Role::kServer, 1);
+    join_worker(0);
+    state->set_plan(now, elastic_plan());
+  }
+
   cluster::HeartbeatReply beat(cluster::MemberId member) { return state->heartbeat(now, member, {.member = member}); }
 
   /// The connection through which `member` joined, has ended: the first ones have the members' numbers.
@@ -488,11 +497,7 @@ TEST_F(JobDecisionsTest, ServerThatComesBackBeforeTheNextViewKeepsItsShards) {
 
 /// As when one server dies and the network of the master is cut a moment later.
 TEST_F(JobDecisionsTest, NoViewIsFormedWithoutTheLastCopiesWhileTheirServerMayComeBack) {
-  job({.workers = 1, .servers = 2, .replicas = 1});
-  join(Role::kServer, 0);
-  join(Role::kServer, 1);
-  join_worker(0);
-  state->set_plan(now, elastic_plan());
+  start_servers();
   lose(1);  // it is dead; its replicas on the other one are in sync
   lose(2);  // cut off
   join(Role::kServer, 0);
@@ -507,11 +512,7 @@ TEST_F(JobDecisionsTest, NoViewIsFormedWithoutTheLastCopiesWhileTheirServerMayCo
 
 TEST_F(JobDecisionsTest, LastCopiesAreGivenUpWhenTheirServerStaysAway) {
   hang_after = 3s;
-  job({.workers = 1, .servers = 2, .replicas = 1});
-  join(Role::kServer, 0);
-  join(Role::kServer, 1);
-  join_worker(0);
-  state->set_plan(now, elastic_plan());
+  start_servers();
   lose(1);
   lose(2);
   join(Role::kServer, 0);
@@ -541,11 +542,7 @@ TEST_F(JobDecisionsTest, NobodyGoesOnWithoutTheLastWorkersWhileTheyMayComeBack) 
 }
 
 TEST_F(JobDecisionsTest, ServerThatIsBackAndWaitsIsNotGivenUpForWhatItsPrimarySawBefore) {
-  job({.workers = 1, .servers = 2, .replicas = 1});
-  join(Role::kServer, 0);
-  join(Role::kServer, 1);
-  join_worker(0);
-  state->set_plan(now, elastic_plan());
+  start_servers();
   lose(2);
   RecordingSession& server = join(Role::kServer, 1, {.member = 2});
   cluster::Heartbeat primary{.member = 1, .shards = {.view = 1}};
@@ -557,11 +554,7 @@ TEST_F(JobDecisionsTest, ServerThatIsBackAndWaitsIsNotGivenUpForWhatItsPrimarySa
 }
 
 TEST_F(JobDecisionsTest, ServerThatComesBackAfterTheNextViewIsANewMember) {
-  job({.workers = 1, .servers = 2, .replicas = 1});
-  join(Role::kServer, 0);
-  join(Role::kServer, 1);
-  join_worker(0);
-  state->set_plan(now, elastic_plan());
+  start_servers();
   lose(1);
   join(Role::kWorker, 0, {.member = 3, .view = 1});
   RecordingSession& server = join(Role::kServer, 0, {.member = 1});
