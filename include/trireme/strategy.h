@@ -61,7 +61,7 @@ struct StrategyChoice {
 StrategyChoice parse_strategy(const std::string& text);
 std::string to_string(const StrategyChoice& choice);
 
-/// What happens to a model's buffers (batch-norm statistics) after a step, where the workers hold the parameters.
+/// What happens to a model's buffers (batch-norm statistics) after a step.
 enum class BufferPolicy {
   kAverage,    ///< each lane starts from the same values; the new ones are the mean over all lanes
   kBroadcast,  ///< all workers take the chief's

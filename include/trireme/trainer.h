@@ -42,11 +42,12 @@ struct Evaluation {
 /// What training achieved.
 struct TrainResult {
   std::optional<Evaluation> test = {};
-  Step steps = 0;
-  std::uint64_t samples = 0;
-  double seconds = 0;
-  double samples_per_s = 0;
+  Step steps = 0;             ///< since the beginning of the run
+  std::uint64_t samples = 0;  ///< likewise
+  double seconds = 0;         ///< of training, likewise: the time between two launches is not counted
+  double samples_per_s = 0;   ///< of this launch
   std::string parameters_sha256 = {};               ///< of all parameters in the order of their names
+  std::string state_sha256 = {};                    ///< of all parameters, then of all buffers
   std::string stopped_because = {};                 ///< empty = it ran to its end
   std::string strategy = {};                        ///< "allreduce", "ps:bsp"
   std::optional<Communication> communication = {};  ///< of the chief; nullopt = not counted
@@ -61,6 +62,7 @@ struct RunPlan {
   std::uint64_t batch = 0;
   Lane lanes = 1;
   std::string strategy = {};  ///< "allreduce", "ps:bsp"
+  Step first_step = 0;        ///< not 0: the run goes on with this step
 };
 
 /// What a callback may do.
@@ -132,8 +134,7 @@ struct TrainOptions {
 
   cluster::StrategyChoice strategy = {};  ///< how gradients become an update, and where parameters live
   ps::Consistency consistency = {};       ///< of strategy ps
-  cluster::BufferPolicy buffers =
-      cluster::BufferPolicy::kAverage;  ///< batch-norm statistics; ps keeps each worker's own
+  cluster::BufferPolicy buffers = cluster::BufferPolicy::kAverage;  ///< batch-norm statistics
 
   codec::Spec codec = {};  ///< how gradients travel; not for local-sgd, which exchanges parameters
 
@@ -185,5 +186,8 @@ Evaluation evaluate(const Model& model, const data::Dataset& dataset, const Trai
 
 /// SHA-256 over the bytes of all parameters, in the order of their names.
 std::string hash_parameters(const torch::nn::Module& module);
+
+/// The same of all parameters, then of all buffers.
+std::string hash_state(const torch::nn::Module& module);
 
 }  // namespace trireme

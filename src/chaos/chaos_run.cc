@@ -176,7 +176,7 @@ class ChaosRun {
     try {
       if (!job_) job_.emplace(training.folder());
       const cluster::JobStatus status = job_->status();
-      return status.copies_due == 0 && std::ranges::count(status.servers, server) > 0;
+      return status.copies_due == 0 && std::ranges::count(status.servers, server, &cluster::MemberStatus::slot) > 0;
     } catch (const Error&) {  // the master may be gone too
       job_.reset();
       return false;

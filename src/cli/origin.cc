@@ -19,10 +19,12 @@ bool is_sound(const checkpoint::CheckpointEntry& entry) {
 
 }  // namespace
 
-bool has_checkpoint(const observe::RunFolder& folder) {
-  return std::ranges::any_of(checkpoint::list_checkpoints(folder.checkpoints()), [](const auto& entry) {
-    return entry.state == checkpoint::CheckpointEntry::State::kComplete;
-  });
+std::optional<Step> newest_step(const observe::RunFolder& folder) {
+  std::optional<Step> newest;
+  for (const auto& entry : checkpoint::list_checkpoints(folder.checkpoints())) {
+    if (entry.state == checkpoint::CheckpointEntry::State::kComplete) newest = std::max(newest, {entry.step});
+  }
+  return newest;
 }
 
 void check_samples(const observe::RunFolder& folder, std::uint64_t samples) {

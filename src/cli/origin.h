@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "trireme/types.h"
 
@@ -10,8 +11,8 @@ namespace trireme::cli {
 
 // What a run that continues continues from: the newest sound checkpoint in its folder.
 
-/// Returns whether the run has a complete checkpoint.
-bool has_checkpoint(const observe::RunFolder& folder);
+/// Returns the step of the newest complete checkpoint; nullopt if there is none.
+std::optional<Step> newest_step(const observe::RunFolder& folder);
 
 /// Throws InvalidArgument if the checkpoints were made with another number of samples than the data has now.
 void check_samples(const observe::RunFolder& folder, std::uint64_t samples);

@@ -60,7 +60,7 @@ void add_resume(CLI::App& app, Action& action) {
       fail<InvalidArgument>("{} holds no run of 'trireme train' or 'trireme run': there is no config.toml", *run);
     }
     const std::string config = folder.config().string();
-    if (has_checkpoint(folder)) check_continues(*command, *flags, flags_in(config));
+    if (newest_step(folder)) check_continues(*command, *flags, flags_in(config));
     const bool other_strategy =
         command->get_option("--strategy")->count() > 0 &&
         cluster::parse_strategy(config_value(config, "strategy")).kind != cluster::parse_strategy(flags->strategy).kind;

@@ -1,8 +1,15 @@
+#include <algorithm>
 #include <memory>
+#include <optional>
+#include <set>
 
+#include "base/error.h"
+#include "base/file.h"
 #include "cli/commands.h"
+#include "cli/origin.h"
 #include "launch/running_job.h"
 #include "observe/run_folder.h"
+#include "observe/table.h"
 
 namespace trireme::cli {
 namespace {
@@ -12,10 +19,7 @@ struct StatusFlags {
   bool json = false;
 };
 
-/// "0, 2"; "none".
-std::string list(const std::vector<std::uint32_t>& slots) {
-  return slots.empty() ? "none" : fmt::format("{}", fmt::join(slots, ", "));
-}
+// ---- A run that goes on.
 
 /// How far it has got: of a loop of unknown length its steps, and what it reports.
 std::string describe_progress(const cluster::JobStatus& status) {
@@ -28,27 +32,105 @@ std::string describe_progress(const cluster::JobStatus& status) {
   return text;
 }
 
-void print(const cluster::JobStatus& status) {
-  fmt::print("{}: {}\n", to_string(status.state), status.reason);
-  fmt::print("{}\n", describe_progress(status));
-  fmt::print("workers: {} (of {} wanted)\n", list(status.workers), status.wanted_workers);
-  if (!status.others.empty()) fmt::print("not working yet, or in reserve: {}\n", list(status.others));
-  if (status.wanted_servers > 0) {
-    fmt::print("servers: {} (of {} wanted)\n", list(status.servers), status.wanted_servers);
-  }
-  if (!status.stragglers.empty()) fmt::print("slow: {}\n", cluster::describe(status.stragglers));
-  if (status.copies_due > 0) {
-    fmt::print("{} shards of the parameters have no replica yet: they would be lost with their server\n",
-               status.copies_due);
+void add_rows(observe::TableCells& cells, const std::string& role, const std::vector<cluster::MemberStatus>& members,
+              const std::string& note) {
+  for (const cluster::MemberStatus& member : members) {
+    cells.push_back({fmt::format("{} {}", role, member.slot), fmt::format("{}", member.pid), member.host, note});
   }
 }
 
-int show_status(const StatusFlags& flags) {
-  const cluster::JobStatus status = launch::RunningJob(observe::RunFolder::open(flags.run).path()).status();
-  if (flags.json) {
-    fmt::print("{}\n", nlohmann::json(status).dump());
+void print(const cluster::JobStatus& status) {
+  fmt::print("{}: {}\n", to_string(status.state), status.reason);
+  fmt::print("{}\n", describe_progress(status));
+  fmt::print("{} of {} workers", status.workers.size(), status.wanted_workers);
+  if (status.wanted_servers > 0) fmt::print(" and {} of {} servers", status.servers.size(), status.wanted_servers);
+  fmt::print(" are at work\n");
+  observe::TableCells cells{{"", "pid", "host", ""}};
+  add_rows(cells, "worker", status.workers, "");
+  add_rows(cells, "worker", status.others, "catches up, or is in reserve");
+  add_rows(cells, "server", status.servers, "");
+  fmt::print("{}", observe::aligned(cells, {false, true, false, false}));
+  if (!status.stragglers.empty()) fmt::print("slow: {}\n", cluster::describe(status.stragglers));
+  if (status.copies_due > 0) {
+    fmt::print("{} {} of the parameters {} no replica yet: lost with {} server\n", status.copies_due,
+               status.copies_due == 1 ? "shard" : "shards", status.copies_due == 1 ? "has" : "have",
+               status.copies_due == 1 ? "its" : "their");
+  }
+}
+
+// ---- A run that has ended.
+
+struct Ended {
+  std::string state;  ///< "finished", "stopped", "interrupted"
+  nlohmann::json result;
+  std::optional<Step> checkpoint;  ///< the newest one
+};
+
+Ended look_at(const observe::RunFolder& folder) {
+  Ended ended{.state = "interrupted", .result = nullptr, .checkpoint = newest_step(folder)};
+  if (!std::filesystem::exists(folder.result())) return ended;
+  ended.result = nlohmann::json::parse(read_file(folder.result()), nullptr, /*allow_exceptions=*/false);
+  if (!ended.result.is_object()) fail<Corrupt>("{} is damaged: it is not JSON", folder.result().string());
+  if (ended.checkpoint > ended.result.value("steps", Step{0})) return ended;  // resumed after that, and killed
+  ended.state = ended.result.contains("stopped_because") ? "stopped" : "finished";
+  return ended;
+}
+
+/// What there is to know of a result: "600 steps, test_accuracy 0.9885".
+std::string describe_result(const nlohmann::json& result) {
+  std::string text = fmt::format("{} steps", result.value("steps", Step{0}));
+  const auto add = [&](const nlohmann::json& values, const std::set<std::string>& leave_out) {
+    for (const auto& [name, value] : values.items()) {
+      if (value.is_number() && !leave_out.contains(name)) text += fmt::format(", {} {:.6g}", name, value.get<double>());
+    }
+  };
+  add(result, {"steps", "wire_bytes", "plain_bytes", "encode_seconds"});
+  if (result.contains("metrics")) add(result.at("metrics"), {});
+  return text;
+}
+
+void print(const Ended& ended, const std::string& run) {
+  if (ended.state == "interrupted") {
+    fmt::print("interrupted: no process of it is left, and it has no result\n");
+    if (ended.checkpoint) {
+      fmt::print("its newest checkpoint is of step {}\n", *ended.checkpoint);
+    } else {
+      fmt::print("it has no complete checkpoint: it would start from the beginning\n");
+    }
   } else {
-    print(status);
+    fmt::print("{}: {}\n", ended.state, describe_result(ended.result));
+    if (ended.state == "stopped") fmt::print("because: {}\n", ended.result.value("stopped_because", ""));
+  }
+  if (ended.state != "finished") fmt::print("to go on: trireme resume {}\n", run);
+}
+
+int show_ended(const observe::RunFolder& folder, const StatusFlags& flags) {
+  if (folder.run_files().empty()) fail<InvalidArgument>("{} holds no run", flags.run);
+  const Ended ended = look_at(folder);
+  if (flags.json) {
+    nlohmann::json line{{"state", ended.state}, {"result", ended.result}};
+    line["checkpoint"] = ended.checkpoint ? nlohmann::json(*ended.checkpoint) : nlohmann::json();
+    fmt::print("{}\n", line.dump());
+  } else {
+    print(ended, flags.run);
+  }
+  return 0;
+}
+
+int show_status(const StatusFlags& flags) {
+  const auto folder = observe::RunFolder::open(flags.run);
+  std::optional<cluster::JobStatus> status;
+  try {
+    status = launch::RunningJob(folder.path()).status();
+  } catch (const Error& problem) {
+    if (!folder.held()) return show_ended(folder, flags);
+    fail<PeerLost>("the launcher of {} lives, but its master does not answer: {}; a new one is started in a moment",
+                   flags.run, problem.what());
+  }
+  if (flags.json) {
+    fmt::print("{}\n", nlohmann::json(*status).dump());
+  } else {
+    print(*status);
   }
   return 0;
 }
@@ -56,10 +138,11 @@ int show_status(const StatusFlags& flags) {
 }  // namespace
 
 void add_status(CLI::App& app, Action& action) {
-  auto* command = app.add_subcommand("status", "the state of a job that is running, and its members");
+  auto* command =
+      app.add_subcommand("status", "how a run goes, and who works on it; of one that has ended, its result");
   auto flags = std::make_shared<StatusFlags>();
   command->add_option("run", flags->run, "its folder")->required();
-  command->add_flag("--json", flags->json, "all that the master knows, as one line of JSON");
+  command->add_flag("--json", flags->json, "all that is known, as one line of JSON");
   command->footer("Example: trireme status runs/first");
   command->callback([flags, &action] { action = [flags] { return show_status(*flags); }; });
 }

@@ -76,6 +76,28 @@ void tell_result(const launch::JobOutcome& outcome, const observe::RunFolder& fo
   suggest_next(flags);
 }
 
+void tell_nothing_left(const nlohmann::json& result, const observe::RunFolder& folder) {
+  const std::string run = folder.path().string();
+  const Step steps = result.value("steps", Step{0});
+  fmt::print("nothing left to do: {} has made its {} steps", run, steps);
+  if (result.contains("test_accuracy") && result.at("test_accuracy").is_number()) {
+    fmt::print(", test accuracy {:.2f} %", 100 * result.value("test_accuracy", 0.0));
+  }
+  fmt::print("\nto train on: trireme resume {} --steps {}\n", run, 2 * steps);
+}
+
+void print_json(nlohmann::json result, const observe::RunFolder& folder) {
+  result["run"] = folder.path().string();
+  fmt::print("{}\n", result.dump());
+}
+
+/// Returns the result of a run that has made `steps` steps and more, and was asked for no more; null if it goes on.
+nlohmann::json result_of_finished(const observe::RunFolder& folder, Step steps) {
+  if (newest_step(folder).value_or(0) < steps || !std::filesystem::exists(folder.result())) return {};
+  nlohmann::json result = nlohmann::json::parse(read_file(folder.result()), nullptr, /*allow_exceptions=*/false);
+  return result.is_object() && result.value("steps", Step{0}) >= steps ? result : nlohmann::json();
+}
+
 /// Errors in the data show before anything starts, as errors of the one who named them.
 data::Split load_before_start(const TrainFlags& flags) {
   try {
@@ -103,8 +125,19 @@ int train(const TrainFlags& flags, const std::string& config, std::optional<obse
   const data::Split data = load_before_start(flags);
   check_model_takes(flags.model, data.train->sample_shape());
   if (existing) check_samples(*existing, data.train->size());
-  data::Sampler(
+  const data::Sampler sampler(
       {.samples = data.train->size(), .batch = flags.batch, .lanes = flags.lanes == 0 ? flags.workers : flags.lanes});
+  if (existing) {
+    const Step steps = flags.steps > 0 ? flags.steps : flags.epochs * sampler.steps_per_epoch();
+    if (const nlohmann::json result = result_of_finished(*existing, steps); !result.is_null()) {
+      if (flags.json) {
+        print_json(result, *existing);
+      } else {
+        tell_nothing_left(result, *existing);
+      }
+      return 0;
+    }
+  }
   const std::string worker = launch::companion_program("trireme-worker");
   const auto folder =
       existing ? *existing
@@ -131,9 +164,7 @@ int train(const TrainFlags& flags, const std::string& config, std::optional<obse
     return outcome.status;
   }
   if (flags.json) {
-    nlohmann::json line = outcome.result;
-    line["run"] = folder.path().string();
-    fmt::print("{}\n", line.dump());
+    print_json(outcome.result, folder);
   } else {
     tell_result(outcome, folder, flags);
   }

@@ -236,10 +236,8 @@ inline auto flags_of_how_it_learns() {
            [](auto& worker, const TrainFlags& flags) { worker.options.schedule = flags.schedule; }),
       flag("--buffers", &TrainFlags::buffers,
            "batch-norm statistics after a step: average: mean over lanes (unless given); broadcast: the chief's; "
-           "own: each worker's (all that ps can do)",
-           {.of_one_strategy = true,
-            .unless_given =
-                [](const TrainFlags& flags) { return std::string(uses_servers(flags) ? "own" : "average"); }},
+           "own: each worker's",
+           {.unless_given = [](const TrainFlags&) { return std::string("average"); }},
            [](auto& worker, const TrainFlags& flags) {
              worker.options.buffers = cluster::parse_buffers(flags.buffers);
            }),

@@ -137,11 +137,6 @@ void check_strategy(const TrainFlags& flags) {
   } else if (flags.servers > 0) {
     fail<InvalidArgument>("--servers {}: --strategy {} does not use servers", flags.servers, flags.strategy);
   }
-  const auto buffers = cluster::parse_buffers(flags.buffers);
-  if (strategy.uses_servers() && buffers != cluster::BufferPolicy::kOwn) {
-    fail<InvalidArgument>("--buffers {}: with --strategy {} each worker keeps its own; use allreduce", flags.buffers,
-                          flags.strategy);
-  }
 }
 
 }  // namespace

@@ -10,6 +10,8 @@
 namespace trireme::cluster {
 namespace {
 
+constexpr auto kRowsWithin = 2s;  // other workers report within a heartbeat or two, unless they died
+constexpr auto kRowsPoll = 5ms;
 constexpr auto kRegroupWithin = 24h;  // the master gives up long before, and says so
 
 // How long it may take to connect to the next master. At first not long: a host that is gone does not answer, and the
@@ -238,7 +240,7 @@ void Membership::set_plan(const Plan& plan) {
   ask<Done>(kPlan, plan, Deadline::in(options_.master_silent_after), "the plan");
 }
 
-void Membership::report(const WorkDone& work) {
+void Membership::report(WorkDone work) {
   const MutexLock lock(mutex_);
   unreported_.clock = work.clock;
   unreported_.lr = work.lr;
@@ -247,7 +249,39 @@ void Membership::report(const WorkDone& work) {
   unreported_.correct += work.correct;
   unreported_.busy_s += work.busy_s;
   unreported_.lanes += work.lanes;
+  if (!work.rows.empty()) unreported_.rows = std::move(work.rows);
   for (const auto& [name, value] : work.averages) unreported_.averages[name] = value;
+}
+
+void Membership::take_rows_after(Step step, View back_in) {
+  const MutexLock lock(mutex_);
+  rows_ = {.known = true, .up_to = step, .back_in = std::max(rows_.back_in, back_in)};
+  if (back_in > 0) unreported_.rows.clear();
+}
+
+Step Membership::rows_taken() const {
+  const MutexLock lock(mutex_);
+  return rows_taken_;
+}
+
+void Membership::finish_rows(Step step) {
+  const auto missing = [&] {
+    const MutexLock lock(mutex_);
+    rows_.ended = true;
+    rows_.last_step = step;
+    return rows_.known && rows_.up_to < step;
+  };
+  const Deadline deadline = Deadline::in(kRowsWithin);
+  while (missing() && !deadline.passed()) {
+    send_heartbeat();
+    std::this_thread::sleep_for(kRowsPoll);
+  }
+  if (!missing()) return;
+  {
+    const MutexLock lock(mutex_);
+    rows_.give_up = true;
+  }
+  send_heartbeat();
 }
 
 LeaseReply Membership::lease(LeaseRequest request) {
@@ -294,27 +328,42 @@ void Membership::beat(const std::stop_token& stop) {
   }
 }
 
-void Membership::send_heartbeat(bool last) {
+void Membership::send_heartbeat() {
   const MutexLock one_at_a_time(beat_mutex_);
-  Heartbeat heartbeat{.last = last, .reached = probe_.take_reached()};
+  Heartbeat heartbeat{.reached = probe_.take_reached()};
   {
     const MutexLock lock(mutex_);
     heartbeat.member = member_;
     heartbeat.work = unreported_;
-    unreported_ = {.clock = unreported_.clock, .lr = unreported_.lr};
+    heartbeat.rows = rows_;
+    unreported_ = {.clock = unreported_.clock, .lr = unreported_.lr, .rows = std::move(unreported_.rows)};
   }
   if (events_.clocks) heartbeat.clocks = events_.clocks();
   if (events_.shards) heartbeat.shards = events_.shards();
   const auto reply = tell(heartbeat);
-  for (const MetricsRow& row : reply.rows) {
-    if (events_.on_row) events_.on_row(row);
-  }
+  take_rows(reply);
   if (reply.stop && !std::exchange(stop_told_, true) && events_.on_stop) events_.on_stop();
   if (reply.over && !std::exchange(over_told_, true) && events_.on_over) events_.on_over();
   if (!reply.abort.empty()) tell_abort(reply.abort);
   if (heartbeat.member == member()) tell_regroup(reply);
   probe_.set_targets(reply.apart);
   if (!reply.leading) follow_leader();
+}
+
+/// The chief gets a row again until the master knows that it has it.
+void Membership::take_rows(const HeartbeatReply& reply) {
+  std::vector<MetricsRow> fresh;
+  {
+    const MutexLock lock(mutex_);
+    rows_taken_ = reply.rows_taken;
+    for (const MetricsRow& row : reply.rows) {
+      if (!rows_.known || row.step <= rows_.up_to) continue;
+      rows_.up_to = row.step;
+      fresh.push_back(row);
+    }
+  }
+  if (!events_.on_row) return;
+  for (const MetricsRow& row : fresh) events_.on_row(row);
 }
 
 /// Sends a heartbeat. A timeout is not final if there may be another master.

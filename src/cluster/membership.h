@@ -92,8 +92,20 @@ class Membership {
 
   void set_plan(const Plan& plan);
 
-  /// Adds to what the next heartbeat reports: counts are added, clock and lr replaced. Cheap; thread-safe.
-  void report(const WorkDone& work);
+  /// Adds to what the next heartbeat reports: counts are added; clock, lr and parts of rows replaced, of which the
+  /// latter are reported until they are replaced. Cheap; thread-safe.
+  void report(WorkDone work);
+
+  /// The chief has the rows up to `step` from before, and wants the later ones. If training has gone back to a
+  /// checkpoint, that was in view `back_in`.
+  void take_rows_after(Step step, View back_in = 0);
+
+  /// Returns the step up to which the chief has all rows, as far as is known here.
+  Step rows_taken() const;
+
+  /// For the chief, after the last step: waits until the row that ends with `step` is there. Gives up after a while, if
+  /// somebody died before it reported its part.
+  void finish_rows(Step step);
 
   /// Reports finished work and asks for more. Fills in member, view and number of `request`. Throws StaleView if the
   /// workers must form another view. Calls must not overlap.
@@ -104,8 +116,8 @@ class Membership {
 
   void post_result(const nlohmann::json& result);
 
-  /// Sends what is not reported yet; the master then completes the current row of metrics.
-  void flush() { send_heartbeat(/*last=*/true); }
+  /// Sends what is not reported yet.
+  void flush() { send_heartbeat(); }
 
   /// Asks the whole job to stop after the current step.
   void request_stop(const std::string& reason);
@@ -125,8 +137,9 @@ class Membership {
   std::chrono::milliseconds master_patience() const;
 
   void beat(const std::stop_token& stop);
-  void send_heartbeat(bool last = false);
+  void send_heartbeat();
   HeartbeatReply tell(const Heartbeat& heartbeat);
+  void take_rows(const HeartbeatReply& reply) TRIREME_REQUIRES(beat_mutex_);
   void tell_abort(const std::string& reason) TRIREME_REQUIRES(beat_mutex_);  // only once
   void tell_regroup(const HeartbeatReply& reply) TRIREME_REQUIRES(beat_mutex_);
   JoinReply join(JoinRequest request, std::chrono::milliseconds within);
@@ -148,6 +161,8 @@ class Membership {
   ViewInfo view_ TRIREME_GUARDED_BY(mutex_);
   std::string launch_ TRIREME_GUARDED_BY(mutex_);
   WorkDone unreported_ TRIREME_GUARDED_BY(mutex_);
+  RowsTaken rows_ TRIREME_GUARDED_BY(mutex_);       // of the chief
+  Step rows_taken_ TRIREME_GUARDED_BY(mutex_) = 0;  // by the chief, as the master says
   std::pair<View, Regroup> regroup_told_ TRIREME_GUARDED_BY(beat_mutex_){0, Regroup::kNo};
   bool stop_told_ TRIREME_GUARDED_BY(beat_mutex_) = false;
   bool over_told_ TRIREME_GUARDED_BY(beat_mutex_) = false;

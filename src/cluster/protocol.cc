@@ -18,6 +18,17 @@ std::vector<net::Address> ViewInfo::worker_addresses() const { return addresses(
 
 std::vector<net::Address> ViewInfo::server_addresses() const { return addresses(servers); }
 
+std::vector<std::uint32_t> slots_of(const std::vector<MemberStatus>& members) {
+  std::vector<std::uint32_t> slots;
+  for (const MemberStatus& member : members) slots.push_back(member.slot);
+  return slots;
+}
+
+std::uint64_t Plan::samples_in(Step made) const {
+  const Step per_epoch = std::max<Step>(1, steps_per_epoch);
+  return made / per_epoch * samples_per_epoch + std::min(made % per_epoch * batch, samples_per_epoch);
+}
+
 std::vector<LaneRange> ViewInfo::deal(Lane lanes) const {
   return lane_costs.empty() ? deal_lanes(lanes, static_cast<std::uint32_t>(workers.size()))
                             : deal_lanes(lanes, lane_costs);
@@ -40,20 +51,6 @@ ViewInfo first_view(std::uint32_t workers, const std::vector<net::Address>& serv
   return view;
 }
 
-std::string to_string(JobPhase state) {
-  switch (state) {
-    case JobPhase::kGathering:
-      return "gathering";
-    case JobPhase::kRunning:
-      return "running";
-    case JobPhase::kWaiting:
-      return "waiting";
-    case JobPhase::kFailed:
-      return "failed";
-    case JobPhase::kFinished:
-      return "finished";
-  }
-  return "?";
-}
+std::string to_string(JobPhase state) { return nlohmann::json(state).get<std::string>(); }
 
 }  // namespace trireme::cluster

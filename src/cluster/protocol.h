@@ -16,7 +16,7 @@
 
 namespace trireme {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(MetricsRow, step, epoch, samples, loss, accuracy, samples_per_s, lr, clock_min,
-                                   clock_max, seconds)
+                                   clock_max, time, interval_s, seconds)
 }  // namespace trireme
 
 namespace trireme::cluster {
@@ -107,6 +107,7 @@ struct Plan {
   Step steps = 0;  ///< 0 = only the program knows
   Step steps_per_epoch = 0;
   std::uint64_t batch = 0;
+  std::uint64_t samples_per_epoch = 0;  ///< its last batch may be smaller
   Lane lanes = 1;
   bool leased = false;       ///< asynchronous: the master leases units to workers
   bool elastic = false;      ///< the others go on when a worker dies
@@ -115,9 +116,29 @@ struct Plan {
   double pause_apart_s = 0;  ///< but at least this long after the last time
   bool balance = false;      ///< lanes move from slow workers to fast ones
   std::string strategy;      ///< how gradients become an update, for people: "allreduce", "ps:bsp"
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(Plan, steps, steps_per_epoch, batch, lanes, leased, elastic, log_every, pause_every,
-                                 pause_apart_s, balance, strategy)
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(Plan, steps, steps_per_epoch, batch, samples_per_epoch, lanes, leased, elastic,
+                                 log_every, pause_every, pause_apart_s, balance, strategy)
   bool operator==(const Plan&) const = default;
+
+  /// Returns how many samples `made` steps have visited.
+  std::uint64_t samples_in(Step made) const;
+};
+
+/// What a worker has computed of one lane for one row of metrics, so far: sent again and again until the chief has the
+/// row, so that no master takes a part of it into its grave.
+struct RowPart {
+  Step row = 0;  ///< steps [row * log_every, (row + 1) * log_every)
+  Lane lane = 0;
+  Step first = 0;  ///< the first of its steps
+  Step last = 0;   ///< the last
+  Step steps = 0;  ///< how many it computed
+  std::uint64_t samples = 0;
+  double loss_sum = 0;
+  double correct = 0;  ///< negative = not a classification
+  double lr = 0;       ///< of the last one
+  double began = 0;    ///< when the first of them began: seconds since 1970
+  double ended = 0;    ///< when the last was made
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(RowPart, row, lane, first, last, steps, samples, loss_sum, correct, lr, began, ended)
 };
 
 /// What a worker has done since its last report.
@@ -130,7 +151,8 @@ struct WorkDone {
   double busy_s = 0;                       ///< how long it computed
   std::uint64_t lanes = 0;                 ///< how many lanes it computed in that time
   std::map<std::string, double> averages;  ///< custom loops, from the chief: the latest means over all workers
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(WorkDone, clock, samples, loss_sum, correct, lr, busy_s, lanes, averages)
+  std::vector<RowPart> rows;               ///< all that it holds of rows that the chief has not got
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(WorkDone, clock, samples, loss_sum, correct, lr, busy_s, lanes, averages, rows)
 };
 
 /// The clocks of all workers at one moment, from a server, which delays workers and thus knows them.
@@ -140,14 +162,25 @@ struct ClockReport {
   NLOHMANN_DEFINE_TYPE_INTRUSIVE(ClockReport, clocks, spread_max)
 };
 
+/// What the chief says about rows of metrics.
+struct RowsTaken {
+  bool known = false;  ///< false: it does not know yet, or is not the chief
+  Step up_to = 0;      ///< it has the rows up to this step
+  View back_in = 0;    ///< the view in which training last went back to a checkpoint
+  bool ended = false;  ///< there are no steps after `last_step`
+  Step last_step = 0;
+  bool give_up = false;  ///< rows that lack a part are complete: what is missing will not come
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(RowsTaken, known, up_to, back_in, ended, last_step, give_up)
+};
+
 struct Heartbeat {
   MemberId member = 0;
   WorkDone work;                  ///< from workers
   ClockReport clocks;             ///< from servers
   ShardReports shards;            ///< from servers: about the shards of which they are primary
-  bool last = false;              ///< complete the current row of metrics
+  RowsTaken rows;                 ///< from the chief
   std::vector<MemberId> reached;  ///< of those that `HeartbeatReply::apart` named: they answer now
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(Heartbeat, member, work, clocks, shards, last, reached)
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(Heartbeat, member, work, clocks, shards, rows, reached)
 };
 
 /// Whether, and when, the members must form the next view.
@@ -166,10 +199,11 @@ struct HeartbeatReply {
   std::string reason;             ///< of `regroup`
   bool expelled = false;          ///< this process is no longer a member: it was silent for too long, or cut off
   bool leading = true;            ///< false: the master has lost touch with the store, and another one may lead by now
-  std::vector<MetricsRow> rows;   ///< for the chief: rows completed since its last heartbeat
+  std::vector<MetricsRow> rows;   ///< for the chief: complete ones that it has not got
+  Step rows_taken = 0;            ///< the chief has the rows up to this step: their parts can be forgotten
   std::vector<MemberInfo> apart;  ///< did not answer this process, or it them: to be tried again
   NLOHMANN_DEFINE_TYPE_INTRUSIVE(HeartbeatReply, stop, over, abort, view, regroup, reason, expelled, leading, rows,
-                                 apart)
+                                 rows_taken, apart)
 };
 
 /// Units [first, first + count).
@@ -239,6 +273,24 @@ enum class JobPhase {
 
 std::string to_string(JobPhase state);
 
+/// As words: these messages are read by people and their scripts, too.
+NLOHMANN_JSON_SERIALIZE_ENUM(JobPhase, {{JobPhase::kGathering, "gathering"},
+                                        {JobPhase::kRunning, "running"},
+                                        {JobPhase::kWaiting, "waiting"},
+                                        {JobPhase::kFailed, "failed"},
+                                        {JobPhase::kFinished, "finished"}})
+
+/// A live process of the job.
+struct MemberStatus {
+  std::uint32_t slot = 0;
+  std::int64_t pid = 0;
+  std::string host;  ///< where it listens
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(MemberStatus, slot, pid, host)
+};
+
+/// Returns the slots of `members`, in their order.
+std::vector<std::uint32_t> slots_of(const std::vector<MemberStatus>& members);
+
 struct JobStatus {
   JobPhase state = JobPhase::kGathering;
   std::string reason;  ///< why it is in that state, for people
@@ -246,18 +298,20 @@ struct JobStatus {
   Plan plan;
   MetricsRow now;                          ///< over the last moments
   std::map<std::string, double> averages;  ///< see WorkDone
+  double steps_per_s = 0;                  ///< likewise
   Step spread_max = 0;                     ///< the largest clock spread seen
   std::vector<Step> clocks;
-  std::vector<std::uint32_t> workers;  ///< slots of the workers in the view, by rank
-  std::vector<std::uint32_t> servers;  ///< likewise
-  std::vector<std::uint32_t> others;   ///< slots of live workers outside the view: learners and the reserve
+  std::vector<MemberStatus> workers;  ///< in the view, by rank
+  std::vector<MemberStatus> servers;  ///< likewise
+  std::vector<MemberStatus> others;   ///< workers outside the view: learners and the reserve
   std::vector<Straggler> stragglers;
   std::uint32_t copies_due = 0;      ///< shards of the parameters that do not have all their copies yet
   std::uint32_t wanted_workers = 0;  ///< how many there should be: the launcher starts and ends processes accordingly
   std::uint32_t wanted_servers = 0;
   nlohmann::json result;
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(JobStatus, state, reason, view, plan, now, averages, spread_max, clocks, workers,
-                                 servers, others, stragglers, copies_due, wanted_workers, wanted_servers, result)
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(JobStatus, state, reason, view, plan, now, averages, steps_per_s, spread_max, clocks,
+                                 workers, servers, others, stragglers, copies_due, wanted_workers, wanted_servers,
+                                 result)
 };
 
 }  // namespace trireme::cluster

@@ -59,7 +59,7 @@ void JobCheckpoints::abandon() {
 
 std::optional<StateFiles::Restored> JobCheckpoints::restore(const StateFiles::StateFor& state) {
   const auto restored = files_ ? files_->restore(state) : std::nullopt;
-  if (restored) observe::drop_rows_after(job_.folder()->metrics(), restored->at.version);
+  if (files_) observe::drop_rows_after(job_.folder()->metrics(), restored ? restored->at.version : 0);
   return restored;
 }
 

@@ -14,11 +14,11 @@ observe::Progress describe(const cluster::JobStatus& status) {
   if (status.plan.steps == 0) {
     return {.step = now.step,
             .open_ended = true,
-            .steps_per_s = now.seconds > 0 ? static_cast<double>(now.step) / now.seconds : NAN,
+            .steps_per_s = status.steps_per_s > 0 ? status.steps_per_s : NAN,
             .averages = status.averages};
   }
-  const double rate = now.step == 0 ? NAN : now.seconds / static_cast<double>(now.step);
-  const Step left = status.plan.steps - std::min(status.plan.steps, now.step);
+  const auto samples_left = static_cast<double>(status.plan.samples_in(status.plan.steps) -
+                                                status.plan.samples_in(std::min(status.plan.steps, now.step)));
   const Step per_epoch = std::max<Step>(1, status.plan.steps_per_epoch);
   return {.epoch = now.epoch,
           .epochs = (status.plan.steps + per_epoch - 1) / per_epoch,
@@ -29,7 +29,7 @@ observe::Progress describe(const cluster::JobStatus& status) {
           .accuracy = now.accuracy,
           .clock_min = now.clock_min,
           .clock_max = now.clock_max,
-          .seconds_left = rate * static_cast<double>(left),
+          .seconds_left = now.samples_per_s > 0 ? samples_left / now.samples_per_s : NAN,
           .note = {}};
 }
 

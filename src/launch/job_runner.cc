@@ -405,8 +405,8 @@ class JobRunner {
     const bool advanced = status.now.step > furthest_;
     furthest_ = std::max(furthest_, status.now.step);
     if (advanced || status.view > status_.view) master_.note_progress();
-    workers_.note_status(status.view, status.workers, advanced);
-    servers_.note_status(status.view, status.servers, advanced);
+    workers_.note_status(status.view, slots_of(status.workers), advanced);
+    servers_.note_status(status.view, slots_of(status.servers), advanced);
   }
 
   void echo() {

@@ -42,6 +42,7 @@ cluster::JobStatus JobState::status(Time now) const {
                             .plan = plan_.value_or(cluster::Plan{}),
                             .now = metrics_.now(now),
                             .averages = metrics_.averages(),
+                            .steps_per_s = metrics_.steps_per_s(now),
                             .spread_max = metrics_.spread_max(),
                             .clocks = metrics_.clocks(),
                             .workers = {},
@@ -52,12 +53,20 @@ cluster::JobStatus JobState::status(Time now) const {
                             .wanted_workers = wanted_workers_,
                             .wanted_servers = wanted_servers_,
                             .result = result_};
-  for (const cluster::MemberInfo& worker : view_.workers) status.workers.push_back(worker.slot);
-  for (const cluster::MemberInfo& server : view_.servers) status.servers.push_back(server.slot);
+  for (const cluster::MemberInfo& worker : view_.workers) add_living(worker, status.workers);
+  for (const cluster::MemberInfo& server : view_.servers) add_living(server, status.servers);
   for (const ViewCandidate& worker : members_.candidates()) {
-    if (!worker.in_view && view_.view > 0) status.others.push_back(worker.slot);
+    if (!worker.in_view && view_.view > 0) add_living({.id = worker.id}, status.others);
   }
   return status;
+}
+
+/// Who has left, or died, is not shown.
+void JobState::add_living(const cluster::MemberInfo& info, std::vector<cluster::MemberStatus>& to) const {
+  const auto found = members_.all().find(info.id);
+  if (found == members_.all().end() || !found->second.alive()) return;
+  const cluster::MemberInfo& member = found->second.info;
+  to.push_back({.slot = member.slot, .pid = member.pid, .host = member.address.host});
 }
 
 std::string JobState::describe_state() const {
@@ -263,9 +272,9 @@ cluster::HeartbeatReply JobState::heartbeat(Time now, std::uint64_t session, con
     reply.reason = broken_ ? last_failure_ : decision_.reason;
   }
   if (!plan_ || !member->in_view) return reply;
-  metrics_.add(member->state.slot, beat.work, now_);
-  if (beat.last) metrics_.close_row(now_);
-  if (is_chief(beat.member)) reply.rows = metrics_.take_rows();
+  metrics_.add(beat.member, member->state.slot, beat.work, now_);
+  if (is_chief(beat.member)) reply.rows = metrics_.rows_after(beat.rows);
+  reply.rows_taken = metrics_.rows_taken();
   return reply;
 }
 

@@ -74,6 +74,7 @@ class JobState {
   std::uint32_t most_workers() const { return std::min(plan_->lanes, wanted_workers_); }  // at least one lane each
   LeasePlan lease_plan() const;
   std::string describe_state() const;
+  void add_living(const cluster::MemberInfo& info, std::vector<cluster::MemberStatus>& to) const;
 
   void take_over(const SavedJob& saved);
   SavedJob to_save() const;

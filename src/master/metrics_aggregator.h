@@ -8,11 +8,12 @@
 #include "trireme/deadline.h"
 
 #include "cluster/protocol.h"
+#include "master/metrics_rows.h"
 
 namespace trireme::master {
 
-/// Sums up what the workers report: the current state of the job for people, and one row of metrics per `log_every`
-/// steps. A value: the caller passes the time.
+/// Sums up what the workers report: the current state of the job for people, and rows of metrics. A value: the caller
+/// passes the time.
 class MetricsAggregator {
  public:
   using Time = Deadline::Clock::time_point;
@@ -20,7 +21,8 @@ class MetricsAggregator {
   MetricsAggregator() = default;
   MetricsAggregator(const cluster::Plan& plan, std::uint32_t workers, Time start);
 
-  void add(Rank worker, const cluster::WorkDone& work, Time now);
+  /// Takes the report of `member`, who is the worker of this number.
+  void add(cluster::MemberId member, std::uint32_t worker, const cluster::WorkDone& work, Time now);
 
   /// Sets the clocks of all workers at one moment, as a server knows them. Workers' own reports arrive at different
   /// moments, so their differences would show the delay of reports, not of workers. Without servers workers are in
@@ -28,21 +30,20 @@ class MetricsAggregator {
   void set_clocks(const cluster::ClockReport& report);
 
   /// Removes `worker`; the spread of clocks is that of the others.
-  void leave(Rank worker);
+  void leave(std::uint32_t worker);
 
-  /// Completes the current row, unless it is empty.
-  void close_row(Time now);
-
-  /// Returns the rows completed since the last call.
-  std::vector<MetricsRow> take_rows();
+  /// Takes what the chief says about rows, and returns those that it has not got.
+  const std::vector<MetricsRow>& rows_after(const cluster::RowsTaken& taken);
+  Step rows_taken() const { return rows_.rows_taken(); }
 
   MetricsRow now(Time now) const;
+  double steps_per_s(Time now) const;                                          ///< over the last moments
   const std::map<std::string, double>& averages() const { return averages_; }  ///< by name, as last reported
   Step spread_max() const { return spread_max_; }
   std::vector<Step> clocks() const;
 
   /// Returns the recent time of `worker` for a lane; 0 = not known.
-  double lane_seconds(Rank worker) const { return worker < lane_seconds_.size() ? lane_seconds_[worker] : 0; }
+  double lane_seconds(std::uint32_t worker) const { return worker < lane_seconds_.size() ? lane_seconds_[worker] : 0; }
 
  private:
   struct Sums {
@@ -53,10 +54,11 @@ class MetricsAggregator {
   };
   struct Recent {
     Time time;
+    Step step = 0;
     Sums sums;
   };
 
-  MetricsRow row(const Sums& sums, double over_seconds, Time now) const;
+  MetricsRows::Clocks clocks_of_workers() const;
 
   cluster::Plan plan_;
   Time start_{};
@@ -69,10 +71,8 @@ class MetricsAggregator {
   std::uint64_t samples_ = 0;  // since the start
   double lr_ = 0;
   std::map<std::string, double> averages_;
-  Sums row_sums_;  // since the last row
-  Time row_start_{};
+  MetricsRows rows_;
   std::deque<Recent> recent_;  // the last seconds, for the current rate and loss
-  std::vector<MetricsRow> rows_;
 };
 
 }  // namespace trireme::master

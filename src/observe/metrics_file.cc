@@ -9,6 +9,7 @@
 #include <array>
 #include <cerrno>
 #include <cmath>
+#include <fstream>
 #include <sstream>
 #include <string>
 
@@ -91,6 +92,18 @@ void drop_rows_after(const std::filesystem::path& path, Step step) {
     if (row.is_object() && row.value("step", Step{0}) <= step) kept += line + "\n";
   }
   write_file_atomically(path, as_bytes(kept));
+}
+
+json last_train_row(const std::filesystem::path& path) {
+  json last;
+  if (!std::filesystem::exists(path)) return last;
+  std::ifstream rows(path);
+  if (!rows) fail<IoError>("cannot open {}", path.string());
+  for (std::string line; std::getline(rows, line);) {
+    json row = json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (row.is_object() && row.value("kind", "") == "train") last = std::move(row);
+  }
+  return last;
 }
 
 MetricsFile::MetricsFile(const std::filesystem::path& path) : file_(open_locked(path)) {}

@@ -14,6 +14,9 @@ namespace trireme::observe {
 /// before a run resumes from there. Throws IoError.
 void drop_rows_after(const std::filesystem::path& path, Step step);
 
+/// Returns the last row of training in the file at `path`; null if there is none. Throws IoError.
+nlohmann::json last_train_row(const std::filesystem::path& path);
+
 /// `metrics.jsonl`: one JSON object per line, readable while the run goes on. Thread-safe.
 class MetricsFile {
  public:

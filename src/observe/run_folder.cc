@@ -15,6 +15,8 @@
 namespace trireme::observe {
 namespace {
 
+std::filesystem::path lock_file(const std::filesystem::path& run) { return run / "lock"; }
+
 namespace fs = std::filesystem;
 
 bool plain(char c) {
@@ -77,8 +79,10 @@ std::string describe_this_process() {
 
 }  // namespace
 
+bool RunFolder::held() const { return LockFile::is_held(lock_file(path_)); }
+
 void RunFolder::hold() {
-  const fs::path file = path_ / "lock";
+  const fs::path file = lock_file(path_);
   auto lock = LockFile::try_lock(file);
   if (!lock) {
     fail<InvalidArgument>(

@@ -47,6 +47,9 @@ class RunFolder {
   std::filesystem::path config() const { return path_ / "config.toml"; }
   std::filesystem::path program() const { return path_ / "program.json"; }  ///< of `trireme run`: its words
 
+  /// Returns whether some process holds it: the launcher of a run that goes on.
+  bool held() const;
+
   /// Returns `logs/worker-1.log` for "worker 1".
   std::filesystem::path log(std::string_view role) const;
 

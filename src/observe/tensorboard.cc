@@ -47,6 +47,8 @@ void put_bytes(std::string& to, std::uint32_t field, std::string_view bytes) {
   to += bytes;
 }
 
+constexpr std::uint64_t kSessionStart = 1;  // SessionLog.START
+
 std::string event_at(double wall_time) {
   std::string event;
   put_key(event, 1, Wire::kFixed64);
@@ -135,6 +137,17 @@ EventFile::EventFile(std::pair<FileDescriptor, std::filesystem::path> created, d
 
 void EventFile::add_scalar(std::string_view tag, double value, Step step, double wall_time) {
   file_.append(as_bytes(record(scalar_event(tag, to_float(value), step, wall_time))));
+}
+
+void EventFile::begin_after(Step step, double wall_time) {
+  std::string start;
+  put_key(start, 1, Wire::kVarint);
+  put_varint(start, kSessionStart);
+  std::string event = event_at(wall_time);
+  put_key(event, 2, Wire::kVarint);
+  put_varint(event, step + 1);
+  put_bytes(event, 7, start);
+  file_.append(as_bytes(record(event)));
 }
 
 }  // namespace trireme::observe

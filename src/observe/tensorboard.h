@@ -24,6 +24,9 @@ class EventFile {
   /// become infinity. Does not throw if the disk is full, see healthy().
   void add_scalar(std::string_view tag, double value, Step step, double wall_time = unix_time());
 
+  /// The run begins, or goes on, after `step`: TensorBoard discards what other files of the folder say of later steps.
+  void begin_after(Step step, double wall_time = unix_time());
+
   const std::filesystem::path& path() const { return path_; }
 
   /// Returns whether every event so far was written. The first failure is logged; training goes on.

@@ -216,6 +216,10 @@ void Chunk::update_parameters(const optim::UpdateInput& input, std::span<const P
       std::memcpy(sum.data(), gradient.data(), gradient.size_bytes());
       gradient = sum;  // the worker could change its memory between two reads: the replica must get what is applied
     }
+    if (id_.sums) {
+      std::memcpy(parameters_.data() + begin, gradient.data(), gradient.size_bytes());
+      continue;
+    }
     optim::apply_update(policy_.update, input, parameters_.subspan(begin, count),
                         optim::state_at(policy_.update.rule, state_, parameters_.size(), begin), gradient);
   }

@@ -80,6 +80,7 @@ class Chunk {
   struct ChunkId {
     std::uint32_t index = 0;
     std::uint32_t shard = 0;
+    bool sums = false;  ///< see TableSpec
   };
 
   /// `parameters` and `version_word` live in the shard's segment. State is allocated here. In view 0: nobody may push.
@@ -148,6 +149,7 @@ class Chunk {
   Clocks clocks();
 
   std::uint32_t index() const { return id_.index; }
+  bool sums() const { return id_.sums; }
   std::size_t state_bytes() const { return state_floats() * sizeof(float); }
   std::size_t state_and_parameter_floats() const { return parameters_.size() + state_floats(); }
   std::span<float> parameters() { return parameters_; }
@@ -172,7 +174,9 @@ class Chunk {
     std::shared_ptr<std::byte> gradient;
   };
 
-  std::size_t state_floats() const { return optim::state_floats(policy_.update.rule) * parameters_.size(); }
+  std::size_t state_floats() const {
+    return id_.sums ? 0 : optim::state_floats(policy_.update.rule) * parameters_.size();
+  }
   void check_view(View view) const TRIREME_REQUIRES(mutex_);
   void check(const ChunkRequest& request) const TRIREME_REQUIRES(mutex_);
   void push_synchronous(ChunkRequest request) TRIREME_REQUIRES(mutex_);

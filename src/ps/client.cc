@@ -169,19 +169,23 @@ void Client::prepare_codec(const codec::Spec& spec) {
   if (spec.kind == codec::Kind::kNone) return;
   std::uint64_t bytes = 0;
   for (const Layout::Chunk& chunk : layout_.chunks()) {
-    feedback_.emplace_back(spec, chunk.place.count);
+    feedback_.emplace_back(codec_of(chunk), chunk.place.count);
     encoded_offsets_.push_back(bytes);
-    bytes += (codec::encoded_bytes(spec, chunk.place.count) + 63) / 64 * 64;
+    bytes += (codec::encoded_bytes(codec_of(chunk), chunk.place.count) + 63) / 64 * 64;
   }
   encoded_segment_ = net::Segment::create("trireme-encoded", bytes);
   encoded_segment_->seal_writes();  // error feedback reads back what was encoded
 }
 
+codec::Spec Client::codec_of(const Layout::Chunk& chunk) const {
+  return layout_.tables()[chunk.place.table].sums ? codec::Spec{} : codec_;
+}
+
 MutableBytes Client::encode(std::uint32_t chunk, Step step) {
   const auto began = Deadline::Clock::now();
   const Layout::Chunk& place = layout_.chunks()[chunk];
-  const MutableBytes out =
-      encoded_segment_->bytes().subspan(encoded_offsets_[chunk], codec::encoded_bytes(codec_, place.place.count));
+  const MutableBytes out = encoded_segment_->bytes().subspan(encoded_offsets_[chunk],
+                                                             codec::encoded_bytes(codec_of(place), place.place.count));
   feedback_[chunk].encode(codec_key(step, chunk), gradients_.subspan(place.worker_offset, place.place.count), out);
   traffic_.encode_seconds += seconds(Deadline::Clock::now() - began);
   return out;

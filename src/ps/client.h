@@ -182,6 +182,8 @@ class Client {
   void send(Peer& peer, std::span<const std::uint32_t> chunks, const StepInfo& info, bool push, bool pull);
   void send_chunks(std::span<const std::uint32_t> chunks, const StepInfo& info, bool push, bool pull);
   void prepare_codec(const codec::Spec& spec);
+  codec::Spec codec_of(const Layout::Chunk& chunk) const;
+  std::size_t state_arrays(const TableSpec& table) const;
   MutableBytes encode(std::uint32_t chunk, Step step);
   void copy_shared(const Peer& peer, std::span<const std::uint32_t> chunks, Deadline deadline);
 

@@ -71,11 +71,15 @@ class Client::Network {
   Client& client_;
 };
 
+std::size_t Client::state_arrays(const TableSpec& table) const {
+  return table.sums ? 0 : optim::state_floats(job_.update.rule);
+}
+
 TablesState Client::empty_state() const {
   TablesState state;
   for (const TableSpec& table : layout_.tables()) {
     state.tables.push_back({std::vector<float>(table.elements), {}});
-    state.tables.back().state.assign(optim::state_floats(job_.update.rule), std::vector<float>(table.elements));
+    state.tables.back().state.assign(state_arrays(table), std::vector<float>(table.elements));
   }
   return state;
 }
@@ -141,7 +145,6 @@ Client::SaveOutcome Client::save(SaveRequest request) {
 }
 
 void Client::restore(const TablesState& state) {
-  const std::size_t arrays = optim::state_floats(job_.update.rule);
   if (state.tables.size() != layout_.tables().size()) {
     fail<InvalidArgument>("a checkpoint of {} tables does not fit a model of {}", state.tables.size(),
                           layout_.tables().size());
@@ -150,7 +153,8 @@ void Client::restore(const TablesState& state) {
     const TableSpec& table = layout_.tables()[i];
     const auto fits = [&](const std::vector<float>& values) { return values.size() == table.elements; };
     const TableState& saved = state.tables[i];
-    if (!fits(saved.parameters) || saved.state.size() != arrays || !std::ranges::all_of(saved.state, fits)) {
+    if (!fits(saved.parameters) || saved.state.size() != state_arrays(table) ||
+        !std::ranges::all_of(saved.state, fits)) {
       fail<InvalidArgument>("what was saved of table '{}' has another size, or is of another optimizer", table.name);
     }
   }

@@ -34,6 +34,7 @@ checkpoint::Staging stage(const Layout& layout, Snapshot snapshot) {
   staging.reset(total);
   for (auto& [index, state] : snapshot.chunks) {
     const ChunkPlace& place = layout.chunks()[index].place;
+    if (layout.tables()[place.table].sums) continue;
     const std::string& parameter = layout.tables()[place.table].name;
     const std::uint64_t bytes = place.count * sizeof(float);
     for (std::uint64_t array = 0; array * bytes < state.bytes; ++array) {

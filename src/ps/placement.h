@@ -13,6 +13,9 @@ namespace trireme::ps {
 struct TableSpec {
   std::string name;
   std::uint64_t elements = 0;
+  /// Not parameters, but what the last step's gradients add up to: nothing is learned, averaged, compressed or saved.
+  /// For what workers tell each other in every step. In ssp and asp a step is one worker's.
+  bool sums = false;
 };
 
 /// Where a chunk, elements [begin, begin + count) of a table, lives.

@@ -50,7 +50,7 @@ namespace trireme::ps {
 
 using cluster::MemberId;
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TableSpec, name, elements)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TableSpec, name, elements, sums)
 
 /// What a server may be asked: by workers, and (kSync, kInstall, kReplicate) by the primary of a shard that it backs
 /// up. Every frame carries its view; but for kOpen, which may bring the server into a later one, and kStats, another

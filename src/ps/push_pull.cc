@@ -42,8 +42,10 @@ PushPull::PushPull(net::SessionPtr session, net::InFrame frame, PushPullRequest 
   plan_buffers(pool);
 }
 
+codec::Spec PushPull::codec_of(const Part& part) const { return part.chunk->sums() ? codec::Spec{} : codec_; }
+
 std::size_t PushPull::sent_bytes(const Part& part) const {
-  return codec::encoded_bytes(codec_, part.chunk->parameters().size());
+  return codec::encoded_bytes(codec_of(part), part.chunk->parameters().size());
 }
 
 void PushPull::locate_in_segment() {
@@ -96,7 +98,7 @@ void PushPull::plan_buffers(net::BufferPool& pool) {
 
 void PushPull::decode(const Part& part) const {
   if (!gradient_buffer_) return;
-  codec::decode(codec_, codec_key(request_.info.step, part.chunk->index()), part.sent,
+  codec::decode(codec_of(part), codec_key(request_.info.step, part.chunk->index()), part.sent,
                 {const_cast<float*>(part.gradient), part.chunk->parameters().size()});
 }
 

@@ -41,6 +41,7 @@ class PushPull final : public ChunkWaiter, public std::enable_shared_from_this<P
     float* copy_to;
   };
 
+  codec::Spec codec_of(const Part& part) const;
   std::size_t sent_bytes(const Part& part) const;
   void locate_in_segment();
   void locate_in_payload();

@@ -33,7 +33,11 @@ class MetricsWriter final : public Callback {
   }
 
   void on_evaluation(Step step, const Evaluation& evaluation, TrainControl& /*control*/) override {
-    file_.append({{"kind", "test"}, {"step", step}, {"loss", evaluation.loss}, {"accuracy", evaluation.accuracy}});
+    file_.append({{"kind", "test"},
+                  {"step", step},
+                  {"loss", evaluation.loss},
+                  {"accuracy", evaluation.accuracy},
+                  {"time", observe::unix_time()}});
   }
 
  private:
@@ -45,12 +49,16 @@ class TensorBoardWriter final : public Callback {
  public:
   explicit TensorBoardWriter(const std::filesystem::path& folder) : file_(folder) {}
 
+  void on_start(const Model& /*model*/, const RunPlan& plan) override {
+    if (plan.first_step > 0) file_.begin_after(plan.first_step);
+  }
+
   void on_row(const MetricsRow& row, TrainControl& /*control*/) override {
-    file_.add_scalar("train/loss", row.loss, row.step);
-    file_.add_scalar("train/accuracy", row.accuracy, row.step);
-    file_.add_scalar("train/lr", row.lr, row.step);
-    file_.add_scalar("speed/samples_per_s", row.samples_per_s, row.step);
-    file_.add_scalar("speed/clock_spread", static_cast<double>(row.clock_max - row.clock_min), row.step);
+    file_.add_scalar("train/loss", row.loss, row.step, row.time);
+    file_.add_scalar("train/accuracy", row.accuracy, row.step, row.time);
+    file_.add_scalar("train/lr", row.lr, row.step, row.time);
+    file_.add_scalar("speed/samples_per_s", row.samples_per_s, row.step, row.time);
+    file_.add_scalar("speed/clock_spread", static_cast<double>(row.clock_max - row.clock_min), row.step, row.time);
   }
 
   void on_evaluation(Step step, const Evaluation& evaluation, TrainControl& /*control*/) override {
@@ -158,6 +166,16 @@ class TargetAccuracy final : public Callback {
   double accuracy_;
 };
 
+/// In the order of names.
+void add(Sha256& hash, const torch::OrderedDict<std::string, torch::Tensor>& tensors) {
+  std::map<std::string, torch::Tensor> by_name;
+  for (const auto& item : tensors) by_name[item.key()] = item.value();
+  for (const auto& [name, tensor] : by_name) {
+    const torch::Tensor host = on_host(tensor);
+    hash.add(bytes_of(host));
+  }
+}
+
 }  // namespace
 
 nlohmann::json TrainResult::json() const {
@@ -166,6 +184,7 @@ nlohmann::json TrainResult::json() const {
                         {"samples_per_s", samples_per_s},
                         {"seconds", seconds},
                         {"parameters_sha256", parameters_sha256},
+                        {"state_sha256", state_sha256},
                         {"strategy", strategy}};
   result["test_accuracy"] = test ? nlohmann::json(test->accuracy) : nlohmann::json();
   result["test_loss"] = test ? nlohmann::json(test->loss) : nlohmann::json();
@@ -199,13 +218,15 @@ std::shared_ptr<Callback> limit_time(std::chrono::milliseconds limit) { return s
 std::shared_ptr<Callback> stop_at_accuracy(double accuracy) { return std::make_shared<TargetAccuracy>(accuracy); }
 
 std::string hash_parameters(const torch::nn::Module& module) {
-  std::map<std::string, torch::Tensor> by_name;
-  for (const auto& item : module.named_parameters()) by_name[item.key()] = item.value();
   Sha256 hash;
-  for (const auto& [name, parameter] : by_name) {
-    const torch::Tensor host = on_host(parameter);
-    hash.add(bytes_of(host));
-  }
+  add(hash, module.named_parameters());
+  return hash.hex();
+}
+
+std::string hash_state(const torch::nn::Module& module) {
+  Sha256 hash;
+  add(hash, module.named_parameters());
+  add(hash, module.named_buffers());
   return hash.hex();
 }
 

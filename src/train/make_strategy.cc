@@ -14,6 +14,7 @@ std::unique_ptr<Strategy> make_parameter_server(JobSession& job, const Model& mo
                                            ParameterServerOptions{.update = options.optimizer,
                                                                   .consistency = consistency,
                                                                   .lanes = options.lanes,
+                                                                  .buffers = options.buffers,
                                                                   .codec = options.codec,
                                                                   .checkpoint_every = checkpoint_every});
 }

@@ -11,6 +11,7 @@
 #include "job/job_session.h"
 #include "observe/timeline.h"
 #include "train/compute/work_stream.h"
+#include "train/row_parts.h"
 
 namespace trireme {
 
@@ -31,8 +32,18 @@ class RunReports {
   /// The gradients were computed from `began` until `computed`, the update is made now.
   void end_step(bool repeated, Deadline::Clock::time_point began, Deadline::Clock::time_point computed);
 
+  /// What the lanes of a step gave, which was not made before, and took so many seconds.
+  void count(const StepWork& work, const std::vector<LaneStatistics>& lanes, double lr, double took_s);
+
+  /// What goes into rows of metrics and is not there yet.
+  std::vector<cluster::RowPart> row_parts();
+
   /// Rows of metrics that have come in.
   void deliver_rows();
+
+  /// On the chief: the step with which it began, and how long the run had trained by then, all launches together.
+  Step first_step() const { return first_step_; }
+  double seconds_before() const { return seconds_before_; }
 
   void evaluated(Step step, const Evaluation& evaluation);
   void ended(const TrainResult& result);
@@ -42,7 +53,7 @@ class RunReports {
 
  private:
   void start_timeline();
-  void become_chief();
+  void become_chief(std::optional<Step> at);
 
   JobSession& job_;
   const Model& model_;
@@ -50,6 +61,12 @@ class RunReports {
   const cluster::Plan& plan_;
   TrainControl& control_;
   WorkerTrace trace_;
+  RowParts row_parts_;
+  Step reported_ = 0;  // steps in `row_parts_`, or before
+  View back_in_ = 0;   // the view in which training last went back to a checkpoint
+  Step first_step_ = 0;
+  double seconds_before_ = 0;
+  double seconds_ = 0;                                // of training until the last row
   std::shared_ptr<observe::Timeline> timeline_;       // also the communicator's, which lives longer
   std::vector<std::shared_ptr<Callback>> callbacks_;  // the chief's
 };

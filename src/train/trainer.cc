@@ -48,6 +48,7 @@ class Trainer::Run final : public TrainControl {
         plan_{.steps = options_.steps > 0 ? options_.steps : options_.epochs * sampler_->steps_per_epoch(),
               .steps_per_epoch = sampler_->steps_per_epoch(),
               .batch = options_.batch,
+              .samples_per_epoch = sampler_->config().samples,
               .lanes = options_.lanes,
               .leased = !options_.consistency.synchronous(),
               .elastic = true,
@@ -79,6 +80,7 @@ class Trainer::Run final : public TrainControl {
           continue;
         }
         strategy_->leave();
+        finish_rows();
         evaluate_last();
         checkpoints_.save_last(*strategy_, clock_);
         if (job_.chief()) return conclude();
@@ -181,25 +183,27 @@ class Trainer::Run final : public TrainControl {
                       .stop = !plan_.leased && (stop_wanted_ || job_.stop_requested()),  // leases end by themselves
                       .regroup = job_.regroup_wanted()});
     const auto begin = Deadline::Clock::now();
-    const StepStatistics statistics = computer_->compute(work, *strategy_);
+    const std::vector<LaneStatistics> statistics = computer_->compute(work, *strategy_);
     slow_down(Deadline::Clock::now() - begin);
     const auto computed = Deadline::Clock::now();
     const StepOutcome done = strategy_->finish();
     reports_.end_step(done.repeated, begin, computed);
+    if (!done.repeated) reports_.count(work, statistics, lr, seconds(Deadline::Clock::now() - begin));
     stream_->finish(std::move(work));
 
     const Step before = clock_;
     clock_ = plan_.leased ? clock_ + 1 : std::max(step + 1, done.newest);
     next_step_ = clock_;
     if (!done.repeated) {
-      samples_ += statistics.samples;
-      job_.membership().report({.clock = clock_,
-                                .samples = statistics.samples,
-                                .loss_sum = statistics.loss_sum,
-                                .correct = statistics.correct,
-                                .lr = lr,
-                                .busy_s = seconds(computed - begin),
-                                .lanes = lanes});
+      cluster::WorkDone made{
+          .clock = clock_, .lr = lr, .busy_s = seconds(computed - begin), .lanes = lanes, .rows = reports_.row_parts()};
+      for (const LaneStatistics& lane : statistics) {
+        made.samples += lane.samples;
+        made.loss_sum += lane.loss_sum;
+        made.correct += lane.correct;
+      }
+      samples_ += made.samples;
+      job_.membership().report(std::move(made));
     }
     reports_.deliver_rows();
     notice_epoch(plan_.leased ? step : step + 1);
@@ -221,6 +225,13 @@ class Trainer::Run final : public TrainControl {
     if (!job_.chief() || !test_ || !options_.evaluate_each_epoch) return;
     strategy_->refresh();
     evaluated(step, evaluate(model_, *test_, options_));
+  }
+
+  /// The chief gets the last row of metrics, for which all others report what they have.
+  void finish_rows() {
+    if (!job_.chief()) return job_.membership().flush();
+    if (const Step steps = steps_of_all(); steps > reports_.first_step()) job_.membership().finish_rows(steps);
+    reports_.deliver_rows();
   }
 
   /// On the chief, when all steps are made: before the last checkpoint, so that this carries its own score. Not again
@@ -270,8 +281,7 @@ class Trainer::Run final : public TrainControl {
     count_whole_job(result);
     result.test = last_test_;
     result.parameters_sha256 = hash_parameters(*model_.module);
-    job_.membership().flush();
-    reports_.deliver_rows();
+    result.state_sha256 = hash_state(*model_.module);
     reports_.ended(result);
     job_.membership().post_result(result.json());
     job_.membership().leave();
@@ -287,12 +297,10 @@ class Trainer::Run final : public TrainControl {
   /// The chief knows what it did itself; the rest follows from the plan, which was carried out unless stopped.
   void count_whole_job(TrainResult& result) const {
     result.steps = steps_of_all();
-    std::uint64_t samples = 0;
-    const Step epochs = result.steps / plan_.steps_per_epoch;
-    samples = epochs * sampler_->config().samples;
-    for (Step step = epochs * plan_.steps_per_epoch; step < result.steps; ++step) samples += sampler_->batch_size(step);
-    result.samples = samples;
-    result.samples_per_s = static_cast<double>(samples) / result.seconds;
+    result.samples = plan_.samples_in(result.steps);
+    const std::uint64_t here = result.samples - std::min(result.samples, plan_.samples_in(reports_.first_step()));
+    result.samples_per_s = static_cast<double>(here) / result.seconds;
+    result.seconds += reports_.seconds_before();
   }
 
   JobSession& job_;

@@ -105,7 +105,7 @@ TEST(TrainFlags, DefaultsFollowTheStrategy) {
   EXPECT_EQ(servers.flags.lanes, 3);
   EXPECT_EQ(servers.flags.servers, 1);
   EXPECT_EQ(servers.flags.consistency, "bsp");
-  EXPECT_EQ(servers.flags.buffers, "own");
+  EXPECT_EQ(servers.flags.buffers, "average");
   EXPECT_THAT(config_text(servers.app), HasSubstr("servers=1\n"));
 
   const Command none("--strategy allreduce --lanes 8");
@@ -118,7 +118,7 @@ TEST(TrainFlags, DefaultsFollowTheStrategy) {
 
 TEST(TrainFlags, ThoseOfOneStrategyAreNotInherited) {
   EXPECT_THAT(flags_of_one_strategy(),
-              ElementsAre("backup-workers", "buffers", "consistency", "damp-stale", "replicas", "servers"));
+              ElementsAre("backup-workers", "consistency", "damp-stale", "replicas", "servers"));
 }
 
 TEST(TrainFlags, InvalidValuesAreRefusedByName) {

@@ -12,13 +12,15 @@
 #include "job/job_session.h"
 #include "master/master.h"
 #include "tests/support/temp_folder.h"
+#include "tests/support/thread_server.h"
 
 namespace trireme {
 
-/// A job without servers whose workers are threads of this process, each with a `Job` of its own.
+/// A job whose workers are threads of this process, each with a `Job` of its own, as are its servers.
 struct RanksOptions {
   std::uint32_t workers = 2;
   net::Transport transport = net::Transport::kAuto;
+  std::uint32_t servers = 0;
 };
 
 /// Runs `body` as every worker at the same time; the first exception comes out when all have ended.
@@ -26,8 +28,12 @@ inline void run_ranks(const RanksOptions& options, const std::function<void(Job&
   const std::string secret = "the secret of these tests";
   const TempFolder folder;
   const master::Master master({.service = {.listener = {.name = "master", .secret = secret}},
-                               .shape = {.workers = options.workers, .servers = 0},
+                               .shape = {.workers = options.workers, .servers = options.servers},
                                .hang_after = std::chrono::seconds(20)});  // sanitizers are slow
+  std::vector<std::unique_ptr<ps::ThreadServer>> servers;
+  for (std::uint32_t slot = 0; slot < options.servers; ++slot) {
+    servers.push_back(std::make_unique<ps::ThreadServer>(master.address(), slot, secret));
+  }
   std::vector<std::exception_ptr> problems(options.workers);
   {
     std::vector<std::jthread> threads;
@@ -37,7 +43,7 @@ inline void run_ranks(const RanksOptions& options, const std::function<void(Job&
           const auto job = std::make_unique<Job>(
               std::make_unique<JobSession>(cluster::JobEnvironment{.rank = rank,
                                                                    .workers = options.workers,
-                                                                   .servers = 0,
+                                                                   .servers = options.servers,
                                                                    .master = master.address(),
                                                                    .secret = secret,
                                                                    .transport = options.transport,

@@ -70,12 +70,42 @@ void expect_same_bits(const std::function<Model()>& make, const TrainOptions& op
     for (const std::uint32_t workers : {2u, 4u}) {
       const auto trained = train_ranks({workers, transport}, make, options, data);
       EXPECT_EQ(trained.result.parameters_sha256, alone.result.parameters_sha256) << workers;
+      EXPECT_EQ(trained.result.state_sha256, alone.result.state_sha256) << workers;
       for (const Model& model : trained.models) {
         const auto buffers = model.module->buffers();
         for (std::size_t i = 0; i < buffers.size(); ++i) EXPECT_TRUE(torch::equal(buffers[i], expected[i])) << i;
       }
     }
   }
+  TrainOptions by_servers = options;
+  by_servers.strategy.kind = cluster::StrategyChoice::Kind::kParameterServer;
+  for (const std::uint32_t workers : {1u, 2u, 4u}) {
+    const auto trained = train_ranks({.workers = workers, .servers = 2}, make, by_servers, data);
+    EXPECT_EQ(trained.result.state_sha256, alone.result.state_sha256) << workers << " workers and two servers";
+  }
+}
+
+TEST(Buffers, OnServersTheyAreSharedInEveryMode) {
+  for (const std::string mode : {"asp", "ssp:2"}) {
+    TrainOptions options = options_with(BufferPolicy::kAverage, 10);
+    options.strategy.kind = cluster::StrategyChoice::Kind::kParameterServer;
+    options.consistency = ps::parse_consistency(mode);
+    const auto trained = train_ranks({.workers = 2, .servers = 1}, make_normed, options, make_points(128));
+    for (const Model& model : trained.models) {
+      // Lanes follow each other, as far as workers have seen each other's: between one worker's share and all of them.
+      EXPECT_GE(normed(model).norm->num_batches_tracked.item<std::int64_t>(), 10) << mode;
+      EXPECT_LE(normed(model).norm->num_batches_tracked.item<std::int64_t>(), 40) << mode;
+    }
+  }
+}
+
+TEST(Buffers, CompressedGradientsLeaveThemWhole) {
+  TrainOptions options = options_with(BufferPolicy::kAverage, 9);
+  options.codec = codec::parse_spec("topk:0.01");
+  options.strategy.kind = cluster::StrategyChoice::Kind::kParameterServer;
+  const auto trained = train_ranks({.workers = 2, .servers = 1}, make_normed, options, make_points(128));
+  EXPECT_EQ(normed(trained.models[0]).norm->num_batches_tracked.item<std::int64_t>(), 9);
+  EXPECT_EQ(hash_state(*trained.models[0].module), hash_state(*trained.models[1].module));
 }
 
 TEST(Buffers, TheAverageHasTheSameBitsForAnyNumberOfWorkers) {

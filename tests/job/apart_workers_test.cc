@@ -37,7 +37,7 @@ void be_the_master(Talk& test) {
   test.say(master.address().port);
   while (test.hear() != "end") {
     const cluster::JobStatus status = master.status();
-    test.say({{"reason", status.reason}, {"view", status.view}, {"others", status.others}});
+    test.say({{"reason", status.reason}, {"view", status.view}, {"others", slots_of(status.others)}});
   }
 }
 

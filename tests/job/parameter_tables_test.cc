@@ -8,46 +8,16 @@
 
 #include "job/job_session.h"
 #include "master/master.h"
-#include "ps/server.h"
 #include "tests/support/expect_fails.h"
 #include "tests/support/secret.h"
 #include "tests/support/temp_folder.h"
+#include "tests/support/thread_server.h"
 
 namespace trireme::ps {
 namespace {
 
 using ::testing::Each;
 using ::testing::FloatEq;
-
-/// A parameter server with its membership, in this process.
-class TestServer {
- public:
-  TestServer(const net::Address& master, std::uint32_t slot)
-      : server_({.service = {.listener = {.name = "server", .secret = kSecret}}, .rank = slot}) {
-    thread_ = std::jthread([this, master, slot](const std::stop_token& stop) {
-      cluster::Membership member(loop_,
-                                 {.role = cluster::Role::kServer,
-                                  .slot = slot,
-                                  .master = master,
-                                  .own_address = server_.address(),
-                                  .secret = kSecret},
-                                 {.shards = [this] {
-                                   const ServerStatus status = server_.status();
-                                   return cluster::ShardReports{status.view, status.replicas};
-                                 }});
-      const cluster::ViewInfo view = member.view();
-      server_.enter(view, view.servers[member.rank()].id);
-      std::mutex mutex;
-      std::unique_lock lock(mutex);
-      std::condition_variable_any().wait(lock, stop, [] { return false; });
-    });
-  }
-
- private:
-  net::EventLoop loop_{"server-net"};
-  Server server_;
-  std::jthread thread_;  // last: it uses the others; its end is the end of the membership, without a word
-};
 
 /// A job whose processes are threads.
 class TestJob {
@@ -59,7 +29,7 @@ class TestJob {
                  .shape = {.workers = workers, .servers = servers, .replicas = servers > 1 ? 1u : 0u},
                  .hang_after = std::chrono::seconds(20)}) {
     for (std::uint32_t slot = 0; slot < servers; ++slot) {
-      servers_.push_back(std::make_unique<TestServer>(master_.address(), slot));
+      servers_.push_back(std::make_unique<ThreadServer>(master_.address(), slot, kSecret));
     }
   }
 
@@ -90,7 +60,7 @@ class TestJob {
   const std::uint32_t workers_;
   const std::uint32_t servers_wanted_;
   master::Master master_;
-  std::vector<std::unique_ptr<TestServer>> servers_;
+  std::vector<std::unique_ptr<ThreadServer>> servers_;
 };
 
 ParameterTablesOptions plain(const std::string& consistency = "bsp") {

@@ -105,7 +105,7 @@ TEST_F(ElasticTest, OthersContinueWithoutADeadWorker) {
   EXPECT_EQ(workers_[1]->membership->view().view, 2u);
   EXPECT_EQ(workers_[1]->membership->rank(), 0u);
   EXPECT_EQ(workers_[2]->membership->rank(), 1u);
-  EXPECT_EQ(master_->status().workers, (std::vector<std::uint32_t>{1, 2}));
+  EXPECT_EQ(slots_of(master_->status().workers), (std::vector<std::uint32_t>{1, 2}));
   EXPECT_EQ(master_->status().state, cluster::JobPhase::kRunning);
 }
 
@@ -131,8 +131,8 @@ TEST_F(ElasticTest, OthersDoNotWaitForALearner) {
   EXPECT_EQ(learner->membership->view().workers.size(), 3u);
   EXPECT_EQ(learner->membership->rank(), 2u);
   EXPECT_EQ(workers_[0]->regroup_later.load(), 0u);
-  EXPECT_EQ(master_->status().workers, (std::vector<std::uint32_t>{0, 1}));
-  EXPECT_EQ(master_->status().others, (std::vector<std::uint32_t>{2}));
+  EXPECT_EQ(slots_of(master_->status().workers), (std::vector<std::uint32_t>{0, 1}));
+  EXPECT_EQ(slots_of(master_->status().others), (std::vector<std::uint32_t>{2}));
   EXPECT_EQ(master_->status().clocks.size(), 2u);
 
   auto entered = std::async(std::launch::async, [&] { return learner->membership->regroup("is ready"); });
@@ -173,7 +173,7 @@ TEST_F(ElasticTest, ReserveWorkerIsNotALearner) {
   start({.workers = 1});
   scale(2);
   auto reserve = join(1, 20ms, /*as_learner=*/true);
-  ASSERT_TRUE(eventually([&] { return master_->status().others == std::vector<std::uint32_t>{1}; }));
+  ASSERT_TRUE(eventually([&] { return slots_of(master_->status().others) == std::vector<std::uint32_t>{1}; }));
   EXPECT_EQ(reserve.wait_for(0s), std::future_status::timeout);
   workers_[0].reset();
   workers_[0] = reserve.get();
@@ -208,7 +208,7 @@ TEST_F(ElasticTest, DeathBeforeThePlanWaitsForThePlan) {
   workers_[1]->membership->set_plan(plan_);
   wait_for(workers_[1]->regroup_now, 1);
   regroup({workers_[1].get()});
-  EXPECT_EQ(master_->status().workers, (std::vector<std::uint32_t>{1}));
+  EXPECT_EQ(slots_of(master_->status().workers), (std::vector<std::uint32_t>{1}));
 }
 
 TEST_F(ElasticTest, DeathBeforeANonElasticPlanFailsTheJob) {

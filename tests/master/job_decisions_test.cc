@@ -170,7 +170,7 @@ TEST_F(JobDecisionsTest, OfWorkersThatCannotReachEachOtherOneIsLeftOut) {
   EXPECT_EQ(reply.hang_after_ms, 3'600'000);
   EXPECT_EQ(other.answers(), 0) << "it waits in reserve";
   EXPECT_THAT(state->status(now).reason, HasSubstr("worker 1 is left out: it and worker 0 reach the master"));
-  EXPECT_THAT(state->status(now).others, ElementsAre(1));
+  EXPECT_THAT(slots_of(state->status(now).others), ElementsAre(1));
   EXPECT_EQ(beat(1).regroup, cluster::Regroup::kNo) << "no view with the same two";
   state->tick(now + 30min);
   const auto later = state->heartbeat(now + 30min, 1, {.member = 1});
@@ -295,7 +295,7 @@ TEST_F(JobDecisionsTest, NewcomerOfAnElasticJobTakesPartAfterAStep) {
   RecordingSession& newcomer = join_worker(1);
   EXPECT_EQ(newcomer.answers(), 0);
   EXPECT_EQ(beat(1).regroup, cluster::Regroup::kAfterStep);
-  EXPECT_THAT(state->status(now).others, ElementsAre(1));
+  EXPECT_THAT(slots_of(state->status(now).others), ElementsAre(1));
   join(Role::kWorker, 0, {.member = 1, .view = 2});
   const auto view = newcomer.take<cluster::JoinReply>().view;
   EXPECT_EQ(view.view, 3);

@@ -107,7 +107,7 @@ class JobStateTest : public ::testing::Test {
 
   JobPhase phase() const { return job_->status(now_).state; }
   std::string reason() const { return job_->status(now_).reason; }
-  std::vector<std::uint32_t> workers() const { return job_->status(now_).workers; }
+  std::vector<std::uint32_t> workers() const { return slots_of(job_->status(now_).workers); }
 
   cluster::Plan plan_{
       .steps = 100, .steps_per_epoch = 100, .batch = 8, .lanes = 4, .elastic = true, .strategy = "allreduce"};
@@ -177,7 +177,7 @@ TEST_F(JobStateTest, OthersDoNotWaitForALiveLearner) {
   EXPECT_EQ(beat(0).regroup, Regroup::kNo);
   EXPECT_FALSE(beat(2).expelled);
   EXPECT_EQ(workers(), (std::vector<std::uint32_t>{0, 1}));
-  EXPECT_EQ(job_->status(now_).others, (std::vector<std::uint32_t>{2}));
+  EXPECT_EQ(slots_of(job_->status(now_).others), (std::vector<std::uint32_t>{2}));
   EXPECT_EQ(job_->status(now_).clocks.size(), 2u);
 }
 

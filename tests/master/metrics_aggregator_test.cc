@@ -15,43 +15,9 @@ cluster::WorkDone work(Step clock, std::uint64_t samples, double loss_sum, doubl
   return {.clock = clock, .samples = samples, .loss_sum = loss_sum, .correct = correct, .lr = lr};
 }
 
-TEST(MetricsAggregator, AddsARowPerLogInterval) {
-  MetricsAggregator board(kPlan, 2, kStart);
-  for (Step step = 1; step <= 4; ++step) {
-    board.add(0, work(step, 50, 100, 25), kStart + step * 1s);
-    board.add(1, work(step, 50, 50, 50), kStart + step * 1s);
-  }
-  EXPECT_TRUE(board.take_rows().empty());
-  board.add(0, work(5, 50, 100, 25), kStart + 5s);
-  board.add(1, work(5, 50, 50, 50), kStart + 5s);
-  const auto rows = board.take_rows();
-  ASSERT_EQ(rows.size(), 1u);
-  EXPECT_EQ(rows[0].step, 5u);
-  EXPECT_DOUBLE_EQ(rows[0].epoch, 0.5);
-  EXPECT_EQ(rows[0].samples, 500u);
-  EXPECT_DOUBLE_EQ(rows[0].loss, 1.5);
-  EXPECT_DOUBLE_EQ(rows[0].accuracy, 0.75);
-  EXPECT_DOUBLE_EQ(rows[0].samples_per_s, 100);
-  EXPECT_DOUBLE_EQ(rows[0].lr, 0.1);
-  EXPECT_DOUBLE_EQ(rows[0].seconds, 5);
-  EXPECT_TRUE(board.take_rows().empty());
-}
-
-TEST(MetricsAggregator, AddsAFinalRow) {
-  MetricsAggregator board(kPlan, 1, kStart);
-  board.add(0, work(16, 1600, 1, 1), kStart + 1s);
-  board.take_rows();
-  board.add(0, work(20, 400, 1, 1), kStart + 2s);
-  EXPECT_TRUE(board.take_rows().empty());  // too few for a row of their own ...
-  board.close_row(kStart + 3s);            // ... unless nothing will follow
-  ASSERT_EQ(board.take_rows().size(), 1u);
-  board.close_row(kStart + 4s);
-  EXPECT_TRUE(board.take_rows().empty());
-}
-
 TEST(MetricsAggregator, ClocksComeFromServersForParticipatingWorkers) {
   MetricsAggregator board(kPlan, 3, kStart);
-  board.add(0, work(9, 0, 0, 0), kStart);  // a worker's own report says nothing about the others
+  board.add(1, 0, work(9, 0, 0, 0), kStart);  // a worker's own report says nothing about the others
   EXPECT_EQ(board.spread_max(), 0u);
   board.set_clocks({.clocks = {4, 3, 1}, .spread_max = 3});
   board.set_clocks({.clocks = {}, .spread_max = 0});  // another server, which knows nothing yet
@@ -64,14 +30,14 @@ TEST(MetricsAggregator, ClocksComeFromServersForParticipatingWorkers) {
   EXPECT_EQ(board.now(kStart).clock_min, 3u);
   board.set_clocks({.clocks = {1, 2}, .spread_max = 1});  // of another job
   EXPECT_EQ(board.clocks(), (std::vector<Step>{4, 3, 1}));
-  board.add(1u << 20, work(100, 100, 0, 0), kStart);  // nobody
+  board.add(1, 1u << 20, work(100, 100, 0, 0), kStart);  // nobody
   EXPECT_EQ(board.now(kStart).samples, 0u);
 }
 
 TEST(MetricsAggregator, WithoutServersAllWorkersGoInStep) {
   MetricsAggregator board(kPlan, 3, kStart);
-  board.add(0, work(9, 50, 0, 0), kStart);
-  board.add(1, work(8, 50, 0, 0), kStart);  // only its report is late
+  board.add(1, 0, work(9, 50, 0, 0), kStart);
+  board.add(1, 1, work(8, 50, 0, 0), kStart);  // only its report is late
   EXPECT_EQ(board.clocks(), (std::vector<Step>{9, 9, 9}));
   EXPECT_EQ(board.now(kStart).clock_min, 9u);
   EXPECT_EQ(board.now(kStart).clock_max, 9u);
@@ -82,15 +48,15 @@ TEST(MetricsAggregator, LeasedStepsAreCountedInSamples) {
   cluster::Plan plan = kPlan;
   plan.leased = true;
   MetricsAggregator board(plan, 2, kStart);
-  board.add(0, work(9, 450, 1, 1), kStart + 1s);
-  board.add(1, work(1, 50, 1, 1), kStart + 1s);
+  board.add(1, 0, work(9, 450, 1, 1), kStart + 1s);
+  board.add(1, 1, work(1, 50, 1, 1), kStart + 1s);
   EXPECT_EQ(board.now(kStart + 1s).step, 5u);
 }
 
 TEST(MetricsAggregator, NowCoversOnlyRecentWork) {
   MetricsAggregator board(kPlan, 1, kStart);
-  board.add(0, work(1, 100, 1000, 0), kStart + 1s);
-  board.add(0, work(2, 100, 100, 100), kStart + 100s);
+  board.add(1, 0, work(1, 100, 1000, 0), kStart + 1s);
+  board.add(1, 0, work(2, 100, 100, 100), kStart + 100s);
   EXPECT_DOUBLE_EQ(board.now(kStart + 100s).loss, 1);
   EXPECT_DOUBLE_EQ(board.now(kStart + 100s).accuracy, 1);
 }
@@ -98,14 +64,14 @@ TEST(MetricsAggregator, NowCoversOnlyRecentWork) {
 TEST(MetricsAggregator, LossAndAccuracyAreNanWhenUnknown) {
   MetricsAggregator board(kPlan, 1, kStart);
   EXPECT_TRUE(std::isnan(board.now(kStart).loss));
-  board.add(0, work(1, 100, 100, -100), kStart + 1s);
+  board.add(1, 0, work(1, 100, 100, -100), kStart + 1s);
   EXPECT_TRUE(std::isnan(board.now(kStart + 1s).accuracy));
   EXPECT_DOUBLE_EQ(board.now(kStart + 1s).loss, 1);
 }
 
 TEST(MetricsAggregator, WithoutAPlanItIsEmpty) {
   MetricsAggregator board;
-  board.add(0, work(1, 1, 1, 1), kStart);
+  board.add(1, 0, work(1, 1, 1, 1), kStart);
   EXPECT_EQ(board.now(kStart).step, 0u);
 }
 

@@ -84,6 +84,13 @@ Event read_event(std::string_view bytes) {
       case 0x1A:
         event.file_version = reader.sized();
         break;
+      case 0x3A: {
+        Reader session(reader.sized());
+        if (session.varint() != 0x08 || session.varint() != 1)
+          fail<Corrupt>("a session does something else than start");
+        event.session_start = true;
+        break;
+      }
       case 0x2A: {
         Reader summary(reader.sized());
         if (summary.varint() != 0x0A) fail<Corrupt>("a summary holds something else than a value");

@@ -15,6 +15,7 @@ struct Event {
   std::string file_version;
   std::optional<std::string> tag;
   float value = 0;
+  bool session_start = false;
 };
 
 /// Decodes a whole event file, written apart from the writer and stricter than TensorBoard: throws Corrupt for a wrong

@@ -33,6 +33,16 @@ std::vector<std::string> payloads(const std::string& file) {
   return found;
 }
 
+TEST(EventFile, AResumedRunSaysWhichStepsAreMadeAgain) {
+  const TempFolder folder;
+  EventFile file(folder.path());
+  file.begin_after(300);
+  const std::vector<Event> events = read_events(read_file(file.path()));
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_TRUE(events[1].session_start);
+  EXPECT_EQ(events[1].step, 301) << "TensorBoard discards this step and later ones";
+}
+
 TEST(EventFile, BytesFollowTheProtobufSpecification) {
   const TempFolder folder;
   EventFile file(folder.path(), "", 1.5);

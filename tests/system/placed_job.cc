@@ -98,7 +98,7 @@ cli::TrainFlags PlacedJob::flags() const {
           .servers = options_.servers,
           .strategy = options_.servers > 0 ? "ps" : "allreduce",
           .consistency = options_.servers > 0 ? "bsp" : "",
-          .buffers = options_.servers > 0 ? "own" : "average",
+          .buffers = "average",
           .steps = 1000000,
           .batch = kBatch,
           .schedule = "constant",

@@ -122,7 +122,7 @@ TEST_F(ServerCheckpoint, ChiefWritesForServersWithoutAFolder) {
                               .workers = 1,
                               .servers = 2,
                               .consistency = "bsp",
-                              .buffers = "own",
+                              .buffers = "average",
                               .steps = 45,
                               .batch = 24,
                               .lanes = 1,

@@ -27,8 +27,8 @@ LaneComputer::LaneComputer(const Model& model, const TrainOptions& options, std:
       hooks_(parameters_),
       buffers_(*model.module) {}
 
-StepStatistics LaneComputer::compute(const StepWork& work, GradientSink& sink) {
-  StepStatistics statistics;
+std::vector<LaneStatistics> LaneComputer::compute(const StepWork& work, GradientSink& sink) {
+  std::vector<LaneStatistics> statistics(work.lanes.count);
   const auto buffer_sums = sink.buffer_sums();
   buffers_.begin_step();
   const std::vector<SumStep> program = summation_schedule(work.lanes.count);
@@ -58,7 +58,7 @@ StepStatistics LaneComputer::compute(const StepWork& work, GradientSink& sink) {
     if (item.batch.size() == 0) {  // the last batch of an epoch can have fewer samples than lanes
       for (std::size_t p = parameters_.size(); p-- > 0;) on_gradient(p, torch::Tensor());
     } else {
-      compute_lane(item, statistics, on_gradient);
+      compute_lane(item, statistics[move.lane], on_gradient);
     }
     if (buffer_sums) buffers_.end_lane(move.level, *buffer_sums);
     if (options_.clip_norm > 0) clip(move.level, static_cast<double>(item.batch.size()), sink);
@@ -75,7 +75,7 @@ StepStatistics LaneComputer::compute(const StepWork& work, GradientSink& sink) {
   return statistics;
 }
 
-void LaneComputer::compute_lane(const data::Item& item, StepStatistics& statistics,
+void LaneComputer::compute_lane(const data::Item& item, LaneStatistics& statistics,
                                 const GradientHooks::OnGradient& on_gradient) {
   // Random numbers belong to (seed, step, lane), not to the worker that happens to compute them.
   torch::manual_seed(mix_seed(options_.seed, item.work.step, item.work.lane));
@@ -99,7 +99,7 @@ LaneComputer::Batch LaneComputer::to_tensors(const data::Item& item, SampleRange
           torch::from_blob(labels, {count}, torch::kInt64).to(options_.device)};
 }
 
-torch::Tensor LaneComputer::forward(const data::Item& item, SampleRange part, StepStatistics& statistics) {
+torch::Tensor LaneComputer::forward(const data::Item& item, SampleRange part, LaneStatistics& statistics) {
   const Batch batch = to_tensors(item, part);
   const torch::Tensor output = model_.forward(batch.features);
   const torch::Tensor loss = options_.loss(output, batch.labels);

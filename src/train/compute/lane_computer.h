@@ -13,8 +13,8 @@
 
 namespace trireme {
 
-/// What the lanes of one step gave.
-struct StepStatistics {
+/// What a lane of one step gave.
+struct LaneStatistics {
   double loss_sum = 0;  ///< over samples
   double correct = 0;
   std::uint64_t samples = 0;
@@ -26,8 +26,8 @@ class LaneComputer {
  public:
   LaneComputer(const Model& model, const TrainOptions& options, std::vector<std::int64_t> sample_shape);
 
-  /// Throws InvalidArgument naming step and lane if a loss is not finite.
-  StepStatistics compute(const StepWork& work, GradientSink& sink);
+  /// Returns the statistics by lane. Throws InvalidArgument naming step and lane if a loss is not finite.
+  std::vector<LaneStatistics> compute(const StepWork& work, GradientSink& sink);
 
   /// The step that `compute` was last called for was given up: the model's buffers are again what they were before it.
   void rewind() { buffers_.rewind(); }
@@ -38,9 +38,9 @@ class LaneComputer {
     torch::Tensor labels;    // samples
   };
 
-  void compute_lane(const data::Item& item, StepStatistics& statistics, const GradientHooks::OnGradient& on_gradient);
+  void compute_lane(const data::Item& item, LaneStatistics& statistics, const GradientHooks::OnGradient& on_gradient);
   Batch to_tensors(const data::Item& item, SampleRange part) const;
-  torch::Tensor forward(const data::Item& item, SampleRange part, StepStatistics& statistics);
+  torch::Tensor forward(const data::Item& item, SampleRange part, LaneStatistics& statistics);
   torch::Tensor buffer(std::size_t level, std::size_t parameter, GradientSink& sink);
   void store(std::size_t level, std::size_t parameter, const torch::Tensor& gradient, GradientSink& sink);
   void add(std::size_t level, std::size_t parameter, GradientSink& sink);

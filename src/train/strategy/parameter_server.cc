@@ -16,7 +16,7 @@ constexpr auto kRestoreTime = 600s;  // the chief reads a checkpoint; the master
 }  // namespace
 
 ParameterServer::ParameterServer(JobSession& job, const Model& model, ParameterServerOptions options)
-    : job_(job), options_(std::move(options)), model_(model) {
+    : job_(job), options_(std::move(options)), model_(model), buffers_(*model.module, options_.buffers) {
   std::vector<std::size_t> elements;
   for (const NamedParameter& parameter : trainable_parameters(*model.module)) {
     if (parameter.tensor.scalar_type() != torch::kFloat32) {
@@ -26,12 +26,6 @@ ParameterServer::ParameterServer(JobSession& job, const Model& model, ParameterS
     parameters_.push_back(parameter);
   }
   if (parameters_.empty()) fail<InvalidArgument>("the model has no parameters to train");
-  if (job_.chief() && !model.module->buffers().empty()) {
-    log_warn(
-        "buffers_not_shared",
-        "the model has buffers (batch-norm statistics): each worker keeps its own, the chief's are evaluated and saved",
-        {{"buffers", model.module->buffers().size()}});
-  }
   buckets_ = Buckets(elements, {.bytes = options_.bucket_bytes});
 }
 
@@ -94,6 +88,7 @@ void ParameterServer::enter_view() {
     for (const NamedParameter& parameter : parameters_) {
       tables.push_back({parameter.name, static_cast<std::size_t>(parameter.tensor.numel())});
     }
+    if (buffers_.any()) tables.push_back({.name = "buffers", .elements = buffers_.floats(), .sums = true});
     client_->open(std::move(tables), {.update = options_.update,
                                       .consistency = options_.consistency,
                                       .codec = options_.codec,
@@ -110,6 +105,7 @@ void ParameterServer::adopt_memory() {
     host.copy_(parameters_[i].tensor);
     if (parameters_[i].tensor.is_cpu()) parameters_[i].tensor.set_data(host);
   }
+  if (buffers_.any()) buffers_.put(client_->parameters(buffer_table()));
 }
 
 /// The chief gives the servers what they are to hold: a checkpoint, or the initial values.
@@ -127,6 +123,7 @@ void ParameterServer::provide(const Restore& restore, bool untouched) {
         "servers keep copies for each other (--servers 2), --checkpoint-every 100 makes checkpoints");
   }
   if (!restored && untouched) return client_->assign();
+  if (buffers_.any()) buffers_.put(state.tables[buffer_table()].parameters);
   if (restored) {
     const bool synchronous = options_.consistency.synchronous();
     state.newest = synchronous ? restored->version : restored->version * options_.lanes;
@@ -182,7 +179,16 @@ void ParameterServer::add(std::size_t i) {
   if (buckets_.full(bucket)) client_->push(buckets_.members(bucket), info_);
 }
 
+std::optional<std::span<float>> ParameterServer::buffer_sums() {
+  return buffers_.any() ? buffers_.sums(client_->gradients(buffer_table())) : std::nullopt;
+}
+
 StepOutcome ParameterServer::finish() {
+  if (buffers_.any()) {
+    const bool first = info_.lanes.first == 0 || !options_.consistency.synchronous();
+    buffers_.add(client_->gradients(buffer_table()), info_.lanes.count, first);
+    client_->push(std::vector{buffer_table()}, info_);
+  }
   StepOutcome outcome = client_->finish();
   take_parameters();
   at_.version = outcome.newest;
@@ -199,7 +205,7 @@ void ParameterServer::refresh() {
   take_parameters();
 }
 
-/// Makes the client's parameters, which may lie elsewhere after each step, the module's.
+/// Makes the client's parameters, which may lie elsewhere after each step, the module's, and the common buffers too.
 void ParameterServer::take_parameters() {
   torch::NoGradGuard no_grad;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
@@ -211,6 +217,7 @@ void ParameterServer::take_parameters() {
       tensor.set_data(host);
     }
   }
+  if (buffers_.any()) buffers_.take(client_->parameters(buffer_table()));
 }
 
 /// Otherwise a worker that is ahead of this one would be held back by the servers, while this one waits for the units

@@ -7,6 +7,7 @@
 #include "job/job_session.h"
 #include "ps/client.h"
 #include "tensor/buckets.h"
+#include "train/strategy/server_buffers.h"
 #include "train/strategy/strategy.h"
 
 namespace trireme {
@@ -15,6 +16,7 @@ struct ParameterServerOptions {
   optim::UpdateConfig update;
   ps::Consistency consistency;
   Lane lanes = 1;
+  BufferPolicy buffers = BufferPolicy::kAverage;
   codec::Spec codec = {};               ///< how gradients travel
   std::size_t bucket_bytes = 4u << 20;  ///< gradients are sent when this much of them is ready
   Step checkpoint_every = 0;            ///< bsp: servers keep these versions for a while
@@ -42,6 +44,7 @@ class ParameterServer final : public Strategy {
   void begin(const StepInfo& info) override;
   std::span<float> gradient(std::size_t i) override;
   void add(std::size_t i) override;
+  std::optional<std::span<float>> buffer_sums() override;
   StepOutcome finish() override;
   void refresh() override;
   void pause() override;
@@ -64,10 +67,12 @@ class ParameterServer final : public Strategy {
   Step steps_of(Step version) const { return ps::steps_of(options_.consistency, options_.lanes, version); }
   void take_parameters();
   torch::Tensor host_view(std::size_t i);
+  std::uint32_t buffer_table() const { return static_cast<std::uint32_t>(parameters_.size()); }  // the last one
 
   JobSession& job_;
   ParameterServerOptions options_;
   Model model_;
+  ServerBuffers buffers_;
   std::vector<NamedParameter> parameters_;  // the module's
   Buckets buckets_;                         // of parameters (tables)
   StepInfo info_;

@@ -45,7 +45,7 @@ StepWork work_of(const data::Dataset& dataset, const data::Sampler& sampler, Ste
 struct Computed {
   torch::Tensor gradient;  // all parameters, flat
   std::vector<std::size_t> added;
-  StepStatistics statistics;
+  LaneStatistics statistics;
 };
 
 Computed compute(const Model& model, const TrainOptions& options, const data::Dataset& dataset, Step step,
@@ -55,7 +55,13 @@ Computed compute(const Model& model, const TrainOptions& options, const data::Da
   Kept kept(model);
   const auto statistics =
       LaneComputer(model, options, dataset.sample_shape()).compute(work_of(dataset, sampler, step, lanes), kept);
-  return {kept.all(), kept.added(), statistics};
+  LaneStatistics all;
+  for (const LaneStatistics& lane : statistics) {
+    all.loss_sum += lane.loss_sum;
+    all.correct += lane.correct;
+    all.samples += lane.samples;
+  }
+  return {kept.all(), kept.added(), all};
 }
 
 /// A net whose output is random while it trains.
