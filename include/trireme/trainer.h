@@ -42,14 +42,14 @@ struct Evaluation {
 /// What training achieved.
 struct TrainResult {
   std::optional<Evaluation> test = {};
-  Step steps = 0;             ///< since the beginning of the run
-  std::uint64_t samples = 0;  ///< likewise
-  double seconds = 0;         ///< of training, likewise: the time between two launches is not counted
-  double samples_per_s = 0;   ///< of this launch
-  std::string parameters_sha256 = {};               ///< of all parameters in the order of their names
-  std::string state_sha256 = {};                    ///< of all parameters, then of all buffers
-  std::string stopped_because = {};                 ///< empty = it ran to its end
-  std::string strategy = {};                        ///< "allreduce", "ps:bsp"
+  Step steps = 0;                      ///< since the beginning of the run
+  std::uint64_t samples = 0;           ///< likewise
+  double seconds = 0;                  ///< of training, likewise: the time between two launches is not counted
+  double samples_per_s = 0;            ///< of this launch
+  std::string parameters_sha256 = {};  ///< of all parameters in the order of their names
+  std::string state_sha256 = {};       ///< of all parameters, then of all buffers
+  std::string stopped_because = {};    ///< empty = it ran to its end
+  std::string strategy = {};           ///< "allreduce", "ps:bsp"
   std::optional<Communication> communication = {};  ///< of the chief; nullopt = not counted
 
   nlohmann::json json() const;
