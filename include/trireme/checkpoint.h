@@ -3,6 +3,7 @@
 // Models in files that other programs read. The state of a whole run is saved and restored by Trainer itself, and by
 // dist::State for loops of your own; `trireme ckpt` looks at such checkpoints and converts them.
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -26,8 +27,27 @@ struct CheckpointOptions {
 
 /// Writes all parameters and buffers of `module` as safetensors, with `metadata`, and replaces an existing file
 /// atomically. Throws InvalidArgument for element types that safetensors does not have, IoError.
-void save_model(const std::filesystem::path& path, const torch::nn::Module& module,
+void save_model(const torch::nn::Module& module, const std::filesystem::path& path,
                 const std::map<std::string, std::string>& metadata = {});
+
+struct LoadOptions {
+  /// Only tensors whose names begin with it are taken, under the rest of their names, and what they do not fill keeps
+  /// its values. Empty: all are taken, and all of the model must be among them.
+  std::string prefix = {};
+};
+
+struct LoadReport {
+  std::size_t loaded = 0;  ///< tensors of the model that were filled
+  std::size_t of = 0;      ///< that it has: parameters and buffers
+};
+
+/// Fills the parameters and buffers of `module`, on whatever device they are, from `path`: a .safetensors file, the
+/// folder of a checkpoint, or that of a run, of which the newest complete checkpoint is meant. Floating-point types are
+/// converted to the model's.
+///
+/// Throws InvalidArgument that names tensors that are missing, surplus, or of another shape or type, or says that there
+/// is no such file; Corrupt, IoError. The module is then unchanged.
+LoadReport load_model(torch::nn::Module& module, const std::filesystem::path& path, const LoadOptions& options = {});
 
 /// Keeps the model with the best metric so far in a safetensors file, for loops of your own. Use it on one rank only.
 class BestCheckpoint {

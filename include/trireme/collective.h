@@ -312,7 +312,8 @@ class Communicator {
 
 struct ConnectOptions {
   Rank rank = 0;
-  std::vector<std::string> addresses = {};    ///< "host:port" of every rank, by rank; this one listens at its own
+  /// "host:port" of every rank, by rank, without a scheme: `transport` says how they talk. This one listens at its own.
+  std::vector<std::string> addresses = {};
   std::string secret = {};                    ///< the same on all ranks, known to nobody else
   std::string transport = "auto";             ///< shared memory within a host, TLS between hosts; or shm, tcp, tls
   std::chrono::milliseconds within{60000};    ///< how long to wait for the others

@@ -126,6 +126,10 @@ struct TrainOptions {
   std::uint32_t accumulate = 1;  ///< each lane is computed in this many parts, of which only one has to fit in memory
   std::uint64_t seed = 1;
 
+  std::filesystem::path init = {};  ///< a model to start from, as load_model reads it; the chief does. A run that goes
+                                    ///< on from a checkpoint of its own does not read it
+  std::string init_prefix = {};     ///< only what is under it: see LoadOptions::prefix
+
   optim::UpdateConfig optimizer{.rule = optim::Rule::kAdam};
   double lr = 1e-3;
   std::string schedule = "cosine";  ///< see optim::make_schedule

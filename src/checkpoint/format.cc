@@ -70,6 +70,8 @@ bool is_sha256(std::string_view text) {
 
 std::string model_tensor(std::string_view parameter) { return fmt::format("model/{}", parameter); }
 
+std::string buffer_tensor(std::string_view buffer) { return fmt::format("buffer/{}", buffer); }
+
 std::string optimizer_tensor(std::string_view parameter, std::uint64_t k) {
   return fmt::format("optimizer/{}/{}", parameter, k);
 }

@@ -17,7 +17,7 @@ Examples:
   trireme ckpt diff runs/a runs/b
   trireme ckpt export runs/my_run model.safetensors
   trireme ckpt export runs/my_run model.pt            for torch::load(module, "model.pt")
-  trireme ckpt import model.pt runs/begin_from_it
+  trireme ckpt import model.pt runs/base              then: trireme train --init runs/base
 )";
 
 constexpr const char* kPath = "a run's folder, its checkpoints folder, or the folder of one step";

@@ -57,7 +57,10 @@ void add_resume(CLI::App& app, Action& action) {
       return;
     }
     if (!std::filesystem::exists(folder.config())) {
-      fail<InvalidArgument>("{} holds no run of 'trireme train' or 'trireme run': there is no config.toml", *run);
+      const std::string begin =
+          has_checkpoint(folder) ? "; to begin one from its model: trireme train --init " + *run : "";
+      fail<InvalidArgument>("{} holds no run of 'trireme train' or 'trireme run': there is no config.toml{}", *run,
+                            begin);
     }
     const std::string config = folder.config().string();
     if (newest_step(folder)) check_continues(*command, *flags, flags_in(config));

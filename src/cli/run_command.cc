@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstdio>
 #include <memory>
 #include <optional>
 
@@ -6,6 +7,7 @@
 #include "base/file.h"
 #include "cli/config_file.h"
 #include "cli/declare_flag.h"
+#include "cli/init_model.h"
 #include "cli/origin.h"
 #include "cli/run_program.h"
 #include "launch/job_runner.h"
@@ -17,6 +19,7 @@ struct RunFlags {
   TrainFlags job;  ///< of which `trireme run` has those in kShared and kForTrainers
   std::vector<std::string> program;
   std::string train_options = {};  ///< of kForTrainers, those that were given
+  std::string init = {};           ///< what to tell about --init
   bool resume = false;
 };
 
@@ -42,9 +45,10 @@ constexpr const char* kTrainers = "For programs with a Trainer, instead of their
 /// A flag that is not given is the program's business: none has a default here.
 const std::vector<SharedFlag> kForTrainers = [] {
   std::vector<SharedFlag> flags;
-  for (const char* name : {"--strategy", "--consistency", "--codec", "--lanes", "--batch", "--epochs", "--steps",
-                           "--lr", "--schedule", "--accumulate", "--balance", "--threads", "--checkpoint-every",
-                           "--keep-checkpoints", "--checkpoint-rate", "--log-every", "--timeline"}) {
+  for (const char* name :
+       {"--init", "--init-prefix", "--strategy", "--consistency", "--codec", "--lanes", "--batch", "--epochs",
+        "--steps", "--lr", "--schedule", "--accumulate", "--balance", "--threads", "--checkpoint-every",
+        "--keep-checkpoints", "--checkpoint-rate", "--log-every", "--timeline"}) {
     flags.push_back({.name = name, .show_default = false, .group = kTrainers});
   }
   return flags;
@@ -104,6 +108,10 @@ int run(const TrainFlags& settled, const RunFlags& flags, const std::string& con
                : observe::RunFolder::create({.path = settled.out, .model = name, .overwrite = settled.overwrite});
   write_file_atomically(folder.config(), as_bytes(config));
   write_file_atomically(folder.program(), as_bytes(nlohmann::json(found_again(flags.program)).dump() + "\n"));
+  if (!flags.init.empty() && !settled.json) {
+    fmt::print("{}\n", flags.init);
+    std::fflush(stdout);  // before what the program prints
+  }
   launch::JobSpec job = to_job(settled);
   job.worker_argv = flags.program;
   job.echo_chief = true;
@@ -120,6 +128,20 @@ bool has(const std::vector<SharedFlag>& flags, const std::string& name) {
 
 std::vector<std::string> program_of(const observe::RunFolder& folder) {
   return nlohmann::json::parse(read_file(folder.program())).get<std::vector<std::string>>();
+}
+
+/// Settles --init for a run that begins. One that goes on from a checkpoint, in `existing`, starts from no other model:
+/// throws InvalidArgument.
+void settle_init_of(RunFlags& flags, const CLI::App& command, const std::optional<observe::RunFolder>& existing) {
+  if (!existing || !has_checkpoint(*existing)) {
+    flags.init = settle_init(flags.job);
+    return;
+  }
+  const std::string config = existing->config().string();
+  TrainFlags before = flags.job;
+  before.init = config_value(config, "init");
+  before.init_prefix = config_value(config, "init-prefix");
+  check_continues(command, flags.job, before);
 }
 
 /// The folder of the run that `trireme run --resume` continues; nullopt if there is none yet.
@@ -150,7 +172,8 @@ Action resume_program(CLI::App& command, const std::shared_ptr<TrainFlags>& flag
   auto all = std::make_shared<RunFlags>();
   all->job = *flags;
   all->program = program_of(folder);
-  all->train_options = given_as_json(command, *flags, kForTrainers);
+  settle_init_of(*all, command, folder);
+  all->train_options = given_as_json(command, all->job, kForTrainers);
   return [all, folder, settled = settle_program(command, *all), config = read_file(folder.config())] {
     return run(settled, *all, config, folder);
   };
@@ -177,6 +200,7 @@ void add_run(CLI::App& app, Action& action) {
     const auto existing = flags->resume ? folder_to_resume(flags->job) : std::nullopt;  // held until the run has ended
     if (existing) apply_config_file(*command, existing->config().string(), flags_of_one_launch());
     if (existing && flags->program.empty()) flags->program = program_of(*existing);
+    settle_init_of(*flags, *command, existing);
     flags->train_options = given_as_json(*command, flags->job, kForTrainers);
     for (const SharedFlag& flag : kForTrainers) {  // what was not given stays the program's business when it continues
       CLI::Option* option = command->get_option(flag.name);

@@ -10,6 +10,7 @@
 #include "base/threads.h"
 #include "cli/commands.h"
 #include "cli/config_file.h"
+#include "cli/init_model.h"
 #include "cli/origin.h"
 #include "cli/train_flags.h"
 #include "cli/training.h"
@@ -120,8 +121,9 @@ void warn_of_crowding(const TrainFlags& flags) {
 
 }  // namespace
 
-int train(const TrainFlags& flags, const std::string& config, std::optional<observe::RunFolder> existing) {
+int train(TrainFlags flags, const std::string& config, std::optional<observe::RunFolder> existing) {
   check(flags);
+  const std::string init = existing && has_checkpoint(*existing) ? "" : settle_init(flags);
   const data::Split data = load_before_start(flags);
   check_model_takes(flags.model, data.train->sample_shape());
   if (existing) check_samples(*existing, data.train->size());
@@ -147,6 +149,7 @@ int train(const TrainFlags& flags, const std::string& config, std::optional<obse
     const std::string servers = flags.servers == 0 ? "" : " and " + counted(flags.servers, "server");
     fmt::print("{} {} on {} with {}{}, {}\n", existing ? "continuing" : "training", flags.model, data.train->describe(),
                counted(flags.workers, "worker"), servers, describe_strategy(flags));
+    if (!init.empty()) fmt::print("{}\n", init);
     std::fflush(stdout);  // before the progress line, which goes to standard error
   }
   warn_of_crowding(flags);

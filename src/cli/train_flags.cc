@@ -211,12 +211,15 @@ std::set<std::string> flags_of_one_launch() {
 
 void check_continues(const CLI::App& command, const TrainFlags& flags, const TrainFlags& before) {
   for_each_train_flag([&](const auto& flag) {
-    if (!flag.traits.of_checkpoints || command.get_option(flag.name())->count() == 0) return;
+    const CLI::Option* const option = command.get_option_no_throw(flag.name());
+    if (!flag.traits.of_checkpoints || option == nullptr || option->count() == 0) return;
     if (flags.*flag.member == before.*flag.member) return;
+    const std::string with = fmt::format("{}", before.*flag.member);
     fail<InvalidArgument>(
-        "{} {}: the run was trained with {}, and its checkpoints fit nothing else; leave the flag out, or start a run "
-        "of its own with 'trireme train'",
-        flag.name(), flags.*flag.member, before.*flag.member);
+        "{} {}: the run was trained {}, and its checkpoints fit nothing else; leave the flag out, or start a run of "
+        "its "
+        "own",
+        flag.name(), flags.*flag.member, with.empty() ? "without it" : "with " + with);
   });
 }
 

@@ -21,6 +21,8 @@ namespace trireme::cli {
 /// train_flag_table.h describes each flag.
 struct TrainFlags {
   std::string model = "lenet";
+  std::string init;         ///< a model to start from; see checkpoint::locate_model
+  std::string init_prefix;  ///< of the names in there
   std::string data = "fashion-mnist";
   std::string data_dir;            ///< "a", or "a,b": folders that hold the same files; see data::Mirrors
   std::string worker_range = "2";  ///< "4", or "2:8": at least 2, at most 8

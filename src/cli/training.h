@@ -11,6 +11,6 @@ namespace trireme::cli {
 /// Trains in `existing`, the folder of a run that continues, or in a new one that the flags name; `config` becomes its
 /// config.toml, once nothing is left that could be wrong with the flags. Returns the exit status. Throws
 /// InvalidArgument, IoError, Corrupt.
-int train(const TrainFlags& flags, const std::string& config, std::optional<observe::RunFolder> existing = {});
+int train(TrainFlags flags, const std::string& config, std::optional<observe::RunFolder> existing = {});
 
 }  // namespace trireme::cli

@@ -41,7 +41,7 @@ std::unique_ptr<StateItem> module_item(const torch::nn::Module& module, const st
     if (tensor.defined() && seen.insert(tensor.unsafeGetTensorImpl()).second) all.push_back({tensor_name, tensor});
   };
   for (const auto& item : module.named_parameters()) add(checkpoint::model_tensor(prefix + item.key()), item.value());
-  for (const auto& item : module.named_buffers()) add("buffer/" + prefix + item.key(), item.value());
+  for (const auto& item : module.named_buffers()) add(checkpoint::buffer_tensor(prefix + item.key()), item.value());
   return std::make_unique<TensorsItem>(std::move(all));
 }
 

@@ -64,7 +64,7 @@ std::vector<NamedParameter> non_trainable_state(const torch::nn::Module& module)
   for (const auto& item : module.named_parameters()) {
     if (!item.value().requires_grad()) add(checkpoint::model_tensor(item.key()), item.value());
   }
-  for (const auto& item : module.named_buffers()) add("buffer/" + item.key(), item.value());
+  for (const auto& item : module.named_buffers()) add(checkpoint::buffer_tensor(item.key()), item.value());
   return all;
 }
 

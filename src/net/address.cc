@@ -18,6 +18,13 @@ std::string Address::text() const {
 }
 
 Address parse_address(const std::string& text) {
+  if (text.find("://") != std::string::npos) {
+    fail<InvalidArgument>(
+        "'{}' is not an address: expected host:port, without a scheme; the transport (auto, shm, tcp, tls) is chosen "
+        "for "
+        "the whole job",
+        text);
+  }
   const auto colon = text.rfind(':');
   Address address;
   if (colon == std::string::npos || colon == 0)

@@ -15,12 +15,14 @@ struct Address {
   std::string unix_name;  ///< abstract Unix socket for that; empty = none
   std::string identity;   ///< of this very listener, at random: whoever has the address later is another; empty = any
 
-  std::string text() const;  ///< "host:port"
+  /// "host:port". Whoever parses it learns nothing about shared memory, and reaches the process over the network only.
+  std::string text() const;
 
   NLOHMANN_DEFINE_TYPE_INTRUSIVE(Address, host, port, host_id, unix_name, identity)
 };
 
-/// Parses "host:port" or "[v6]:port". Throws InvalidArgument.
+/// Parses "host:port" or "[v6]:port"; there are no schemes, the transport is the caller's choice. Throws
+/// InvalidArgument.
 Address parse_address(const std::string& text);
 
 /// Names this boot of this machine's kernel, and the network namespace (Unix sockets do not reach beyond it).

@@ -81,15 +81,12 @@ std::string describe_this_process() {
 
 bool RunFolder::held() const { return LockFile::is_held(lock_file(path_)); }
 
-void RunFolder::hold() {
+void RunFolder::hold(std::string_view or_else) {
   const fs::path file = lock_file(path_);
   auto lock = LockFile::try_lock(file);
   if (!lock) {
-    fail<InvalidArgument>(
-        "{} belongs to a run that is going on ({}): end that one first (trireme stop {}), or choose another folder "
-        "with "
-        "--out",
-        path_.string(), read_file(file), path_.string());
+    fail<InvalidArgument>("{} belongs to a run that is going on ({}): end that one first (trireme stop {}), or {}",
+                          path_.string(), read_file(file), path_.string(), or_else);
   }
   lock->describe_holder(describe_this_process());
   lock_ = std::make_shared<const LockFile>(std::move(*lock));
@@ -102,7 +99,7 @@ RunFolder RunFolder::create(const RunFolderOptions& options) {
                    : options.path.empty() ? options.root / options.name
                                           : options.path);
   make_folder(folder.path_);
-  folder.hold();  // before anything in it changes
+  folder.hold("choose another folder with --out");  // before anything in it changes
   const std::vector<fs::path> old_files = folder.run_files();
   if (!old_files.empty() && !options.overwrite) {
     fail<InvalidArgument>(

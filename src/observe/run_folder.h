@@ -58,7 +58,7 @@ class RunFolder {
 
  private:
   explicit RunFolder(std::filesystem::path path) : path_(std::move(path)) {}
-  void hold();
+  void hold(std::string_view or_else = "choose another folder");
 
   std::filesystem::path path_;
   std::shared_ptr<const LockFile> lock_;  // null: not held

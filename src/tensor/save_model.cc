@@ -7,7 +7,7 @@
 
 namespace trireme {
 
-void save_model(const std::filesystem::path& path, const torch::nn::Module& module,
+void save_model(const torch::nn::Module& module, const std::filesystem::path& path,
                 const std::map<std::string, std::string>& metadata) {
   std::vector<torch::Tensor> tensors;  // keep the bytes alive
   std::vector<checkpoint::TensorView> views;

@@ -76,7 +76,7 @@ class FinalSave final : public Callback {
       : model_(std::move(model)), result_(std::move(result)) {}
 
   void on_end(const Model& model, const TrainResult& result) override {
-    save_model(model_, *model.module, {{"steps", std::to_string(result.steps)}, {"sha256", result.parameters_sha256}});
+    save_model(*model.module, model_, {{"steps", std::to_string(result.steps)}, {"sha256", result.parameters_sha256}});
     write_file_atomically(result_, as_bytes(result.json().dump(2) + "\n"));
   }
 

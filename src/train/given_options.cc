@@ -29,6 +29,8 @@ void set_consistency(ps::Consistency& consistency, const std::string& text) {
 const std::map<std::string, Set>& setters() {
   static const std::map<std::string, Set> all{
       {"batch", [](TrainOptions& options, const json& value) { value.get_to(options.batch); }},
+      {"init", [](TrainOptions& options, const json& value) { options.init = value.get<std::string>(); }},
+      {"init-prefix", [](TrainOptions& options, const json& value) { value.get_to(options.init_prefix); }},
       {"epochs", [](TrainOptions& options, const json& value) { value.get_to(options.epochs); }},
       {"steps", [](TrainOptions& options, const json& value) { value.get_to(options.steps); }},
       {"lr", [](TrainOptions& options, const json& value) { value.get_to(options.lr); }},

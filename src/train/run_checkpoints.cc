@@ -1,7 +1,12 @@
 #include "train/run_checkpoints.h"
 
+#include <map>
+
 #include "base/error.h"
+#include "base/log.h"
+#include "checkpoint/format.h"
 #include "optim/update_config.h"
+#include "tensor/load_model.h"
 #include "tensor/torch_checkpoint.h"
 
 namespace trireme {
@@ -43,13 +48,31 @@ std::optional<Position> RunCheckpoints::restore(const std::vector<NamedParameter
     return state;
   });
   if (plan_.leased) job_.membership().rewind(restored ? restored->at.version * plan_.lanes : 0);
-  if (!restored) {
-    if (initial && files_.wanted() && options_.strategy.uses_servers()) {
-      files_.write_alone({.at = {.fresh = false}, .tensors = state}, describe_run());
-    }
-    return std::nullopt;
+  if (restored) return restored->at;
+  const bool loads = initial && !options_.init.empty();
+  if (loads) load_init(state);
+  if (initial && files_.wanted() && options_.strategy.uses_servers()) {
+    files_.write_alone({.at = {.fresh = false}, .tensors = state}, describe_run());
   }
-  return restored->at;
+  return loads ? std::optional(Position{.fresh = false}) : std::nullopt;
+}
+
+/// Fills what the strategy holds of the model's tensors: `state` may be copies of them.
+void RunCheckpoints::load_init(const std::vector<NamedParameter>& state) const {
+  std::map<std::string, torch::Tensor> held;
+  for (const NamedParameter& piece : state) held.emplace(piece.name, piece.tensor);
+  std::vector<ModelTensor> tensors = model_tensors(*model_.module);
+  for (ModelTensor& tensor : tensors) {
+    const std::string& name = tensor.names.front();
+    tensor.tensor = held.at(tensor.buffer ? checkpoint::buffer_tensor(name) : checkpoint::model_tensor(name));
+  }
+  try {
+    const LoadReport report = load_tensors(tensors, options_.init, {.prefix = options_.init_prefix});
+    log_info("model_loaded", "starts from a model that was given",
+             {{"from", options_.init.string()}, {"loaded", report.loaded}, {"of", report.of}});
+  } catch (const Error& problem) {  // damaged, too: a worker that is restarted would do no better
+    fail<InvalidArgument>("{}", problem.what());
+  }
 }
 
 /// What the result depends on, beside the tensors.
@@ -60,6 +83,7 @@ nlohmann::json RunCheckpoints::describe_run() const {
                      {"strategy", plan_.strategy}, {"optimizer", optim::to_string(options_.optimizer.rule)},
                      {"lr", options_.lr},          {"schedule", options_.schedule},
                      {"warmup", options_.warmup}};
+  if (!options_.init.empty()) run["init"] = options_.init.string();
   if (nlohmann::json module = describe_module(*model_.module); !module.empty()) run["module"] = std::move(module);
   return run;
 }

@@ -49,12 +49,14 @@ class RunCheckpoints {
   void not_scored() { score_.reset(); }
 
   /// On the chief, for a strategy in which nobody has any state: fills `state` from the newest sound checkpoint, takes
-  /// leases and metrics back to it, and returns where it was made; nullopt if there is none. What only servers hold is
-  /// saved before the first step (`initial`): they may die before there is another. Throws InvalidArgument if the
-  /// checkpoint is of another run, and as StateFiles::restore.
+  /// leases and metrics back to it, and returns where it was made; or, if there is none and training begins
+  /// (`initial`), from the model that the options name; else nullopt. What only servers hold is saved before the first
+  /// step: they may die before there is another. Throws InvalidArgument if the checkpoint is of another run, or that
+  /// model does not fit, and as StateFiles::restore.
   std::optional<Position> restore(const std::vector<NamedParameter>& state, bool initial);
 
  private:
+  void load_init(const std::vector<NamedParameter>& state) const;
   nlohmann::json describe_run() const;
 
   JobSession& job_;

@@ -341,6 +341,9 @@ Trainer::Trainer(Job& job, Model model, TrainOptions options)
   if (!(options_.lr > 0))
     fail<InvalidArgument>("a learning rate of {} does not learn: it must be above 0", options_.lr);
   if (options_.accumulate == 0) fail<InvalidArgument>("accumulate is 0: a lane has at least one part");
+  if (!options_.init_prefix.empty() && options_.init.empty()) {
+    fail<InvalidArgument>("init_prefix '{}' without init: of which file?", options_.init_prefix);
+  }
   optim::validate(options_.optimizer);
   ps::validate(options_.consistency, workers);
   if (options_.strategy.kind != cluster::StrategyChoice::Kind::kParameterServer &&

@@ -17,6 +17,9 @@ TEST(Address, SaysWhatIsWrong) {
   EXPECT_FAILS(parse_address("node7"), InvalidArgument, "'node7'", "host:port");
   EXPECT_FAILS(parse_address(":80"), InvalidArgument, "host:port");
   EXPECT_FAILS(parse_address(""), InvalidArgument, "host:port");
+  for (const char* text : {"tcp://node7:4821", "tls://node7:1", "shm://x"}) {
+    EXPECT_FAILS(parse_address(text), InvalidArgument, text, "without a scheme");
+  }
   for (const char* text : {"h:", "h:x", "h:65536", "h:-1", "h:80 "}) {
     EXPECT_FAILS(parse_address(text), InvalidArgument, "0 to 65535");
   }

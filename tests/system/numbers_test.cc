@@ -1,5 +1,6 @@
 // What a run tells of itself is true: rows of metrics, results, the status.
 
+#include <algorithm>
 #include <fstream>
 
 #include <gmock/gmock.h>
@@ -18,9 +19,10 @@ using Flags = std::vector<std::string>;
 
 class Numbers : public ::testing::Test {
  protected:
+  /// 35 steps, unless `more` says how many.
   Flags flags(const std::string& run, const Flags& more = {}) const {
-    Flags all{"train", "--json",  "--data-dir", images_.string(), "--out", (folder_ / run).string(), "--lanes",
-              "2",     "--batch", "32",         "--steps",        "35"};
+    Flags all{"train", "--json", "--data-dir", images_.string(), "--out", path(run), "--lanes", "2", "--batch", "32"};
+    if (std::ranges::find(more, "--steps") == more.end()) all.insert(all.end(), {"--steps", "35"});
     all.insert(all.end(), more.begin(), more.end());
     return all;
   }

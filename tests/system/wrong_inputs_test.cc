@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "base/file.h"
+#include "checkpoint/safetensors/safetensors.h"
 #include "tests/system/program.h"
 
 namespace trireme::system_test {
@@ -72,6 +73,13 @@ TEST(WrongInputs, AreAnsweredWithWhatIsWrongAndWhatToDo) {
   const TempFolder folder;
   folder.write("numbers.csv", rows("1", "0"));
   folder.write("words.csv", rows("cat", "dog"));
+  const std::vector<float> w(2, 1.0f);
+  checkpoint::write_safetensors(
+      folder / "small.safetensors",
+      std::vector<checkpoint::TensorView>{{.name = "w", .shape = {2}, .data = std::as_bytes(std::span(w))}});
+  folder.write("cut.safetensors", read_file(folder / "small.safetensors").substr(0, 40));
+  folder.write("model.pt", "PK");
+  std::filesystem::create_directory(folder / "empty");
   folder.write("no_equals.toml", "batch 32\n");
   folder.write("typo.toml", "batch = 32\nepoch = 3\n");
   folder.write("section.toml", "[train]\nbatch = 32\n");

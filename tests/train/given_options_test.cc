@@ -14,7 +14,10 @@ TEST(GivenOptions, WinOverTheProgramsOwn) {
   EXPECT_EQ(options.batch, 8u);
   set_given_options(options,
                     R"({"batch": 64, "checkpoint-every": "50", "codec": "fp16", "keep-checkpoints": 7, "lanes": 4,
-                                 "strategy": "allreduce", "threads": 3, "checkpoint-rate": "800mbit"})");
+                                 "strategy": "allreduce", "threads": 3, "checkpoint-rate": "800mbit",
+                                 "init": "runs/a", "init-prefix": "backbone."})");
+  EXPECT_EQ(options.init, "runs/a");
+  EXPECT_EQ(options.init_prefix, "backbone.");
   EXPECT_EQ(options.batch, 64u);
   EXPECT_EQ(options.lanes, 4u);
   EXPECT_EQ(options.threads, 3);

@@ -2,10 +2,9 @@
 
 #include <charconv>
 #include <functional>
-#include <optional>
 
 #include "base/error.h"
-#include "checkpoint/safetensors/safetensors.h"
+#include "checkpoint/list.h"
 #include "checkpoint/writer.h"
 
 namespace trireme::checkpoint {
@@ -21,14 +20,6 @@ constexpr const char* kAttempt = "import";  // the attempt of checkpoints that w
 
 constexpr std::string_view kModel = "model/";
 constexpr std::string_view kBuffer = "buffer/";
-
-/// Returns the name in the file; nullopt if the tensor is not part of the model.
-std::optional<std::string> plain_name(const std::string& name) {
-  for (const std::string_view prefix : {kModel, kBuffer}) {
-    if (name.starts_with(prefix)) return name.substr(prefix.size());
-  }
-  return std::nullopt;
-}
 
 std::string text_at(const Metadata& metadata, const char* key) {
   const auto found = metadata.find(key);
@@ -113,7 +104,59 @@ ConversionReport write_named(std::span<const TensorView> tensors, const NameOf& 
 
 }  // namespace
 
+std::optional<std::string> plain_name(const std::string& name) {
+  for (const std::string_view prefix : {kModel, kBuffer}) {
+    if (name.starts_with(prefix)) return name.substr(prefix.size());
+  }
+  return std::nullopt;
+}
+
 PlainModel read_model(const Checkpoint& checkpoint) { return read_named(checkpoint, plain_name); }
+
+PlainModel read_model(std::shared_ptr<const SafetensorsFile> file) {
+  PlainModel model{.buffers = buffers_in(file->metadata())};
+  const bool whole = text_at(file->metadata(), kNamesKey) == "whole";
+  for (TensorView tensor : file->tensors()) {
+    if (whole) {
+      const std::optional<std::string> name = plain_name(tensor.name);
+      if (!name) continue;
+      if (tensor.name.starts_with(kBuffer)) model.buffers.insert(*name);
+      tensor.name = *name;
+    }
+    model.tensors.push_back(std::move(tensor));
+  }
+  if (model.tensors.empty()) fail<InvalidArgument>("there is no tensor of a model in it");
+  model.file = std::move(file);
+  return model;
+}
+
+std::filesystem::path locate_model(const std::filesystem::path& path) {
+  std::error_code unknown;
+  if (!std::filesystem::exists(path, unknown)) fail<InvalidArgument>("there is no file or folder {}", path.string());
+  if (!std::filesystem::is_directory(path, unknown)) {
+    if (path.extension() == ".pt" || path.extension() == ".pth") {
+      fail<InvalidArgument>(
+          "{} is a torch archive: make a checkpoint of it with 'trireme ckpt import {} RUN' and name RUN",
+          path.string(), path.string());
+    }
+    const SafetensorsFile opened(path);
+    return path;
+  }
+  const Located located = locate(path);
+  const auto folder = located.step_folder ? located.step_folder : latest_complete(located.folder);
+  if (!folder) {
+    fail<InvalidArgument>(
+        "{} holds no complete checkpoint: name a .safetensors file, a run's folder, or a step in there", path.string());
+  }
+  return Checkpoint::open(*folder).folder();
+}
+
+PlainModel read_model(const std::filesystem::path& path) {
+  const std::filesystem::path place = locate_model(path);
+  std::error_code unknown;
+  if (std::filesystem::is_directory(place, unknown)) return read_model(Checkpoint::open(place));
+  return read_model(std::make_shared<const SafetensorsFile>(place));
+}
 
 ConversionReport write_model(const PlainModel& model, nlohmann::json meta, const std::filesystem::path& checkpoints) {
   const auto name_of = [&](const std::string& name) {

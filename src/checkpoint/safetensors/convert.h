@@ -1,12 +1,14 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/safetensors/safetensors_header.h"
+#include "checkpoint/safetensors/safetensors.h"
 
 namespace trireme::checkpoint {
 
@@ -21,13 +23,29 @@ struct ConversionReport {
 /// Parameters and buffers as other programs name them: without `model/` and `buffer/`.
 struct PlainModel {
   std::vector<TensorView> tensors = {};
-  std::set<std::string> buffers = {};              ///< the names of those that are not parameters
-  std::vector<std::vector<std::byte>> owned = {};  ///< the memory behind `tensors`, unless someone else owns it
+  std::set<std::string> buffers = {};                ///< the names of those that are not parameters
+  std::vector<std::vector<std::byte>> owned = {};    ///< the memory behind `tensors`, unless someone else owns it
+  std::shared_ptr<const SafetensorsFile> file = {};  ///< it owns that memory, if not null
 };
+
+/// Returns how other programs name a tensor of a checkpoint; nullopt if it is not part of the model.
+std::optional<std::string> plain_name(const std::string& name);
 
 /// Reads the model in `checkpoint` into memory. Throws InvalidArgument if there is none or if a parameter and a buffer
 /// have the same name, Corrupt as Checkpoint::read does, IoError.
 PlainModel read_model(const Checkpoint& checkpoint);
+
+/// Returns the model in a safetensors file: all of its tensors or, where it was exported with `all`, the parameters and
+/// buffers among them. Does not read them. Throws InvalidArgument if there is none.
+PlainModel read_model(std::shared_ptr<const SafetensorsFile> file);
+
+/// Returns where the model is that `path` means: the safetensors file itself, or the folder of a step: of a run's
+/// folder or its checkpoints folder, that of the newest complete checkpoint. Checks that it can be read, except the
+/// tensors' own bytes. Throws InvalidArgument that says what may be named, Corrupt, IoError.
+std::filesystem::path locate_model(const std::filesystem::path& path);
+
+/// Reads the model that `path` means. Throws as locate_model and read_model.
+PlainModel read_model(const std::filesystem::path& path);
 
 /// Writes the model as a checkpoint of one part, at step 0 in `checkpoints`: training starts from these values. Throws
 /// InvalidArgument if that step exists already, IoError.

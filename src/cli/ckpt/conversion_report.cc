@@ -12,6 +12,10 @@ void tell_exported(const std::filesystem::path& file, Step step, const checkpoin
 
 void tell_imported(const std::filesystem::path& checkpoints, const checkpoint::ConversionReport& report) {
   fmt::print("{}: {} tensors, {}\n", checkpoints.string(), report.tensors, observe::as_size(report.bytes));
+  const std::string run = checkpoints.parent_path().string();
+  fmt::print("to train from it:\n");
+  fmt::print("  trireme train --model lenet --init {}      or the --model that it was made with\n", run);
+  fmt::print("  trireme run --init {} -- ./program         a program of your own with a Trainer\n", run);
 }
 
 }  // namespace trireme::cli

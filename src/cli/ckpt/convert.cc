@@ -5,6 +5,7 @@
 #include "cli/ckpt/conversion_report.h"
 #include "launch/companion.h"
 #include "launch/supervisor.h"
+#include "observe/run_folder.h"
 
 namespace trireme::cli {
 namespace {
@@ -62,6 +63,9 @@ int ckpt_export(const CkptExportOptions& options) {
 }
 
 int ckpt_import(const CkptImportOptions& options) {
+  // Held meanwhile, so that no run goes on in it; a folder that is not there yet belongs to no run.
+  std::optional<observe::RunFolder> folder;
+  if (std::filesystem::exists(options.run)) folder = observe::RunFolder::reopen(options.run);
   const auto checkpoints = std::filesystem::path(options.run) / "checkpoints";
   if (is_torch_archive(options.file)) {
     return run_torch_archive({"import", options.file, checkpoints.string()}, options.file, time_for(options));

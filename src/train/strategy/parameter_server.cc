@@ -51,8 +51,10 @@ Step ParameterServer::sync_state(const Restore& restore) {
   }
   const StepOutcome pulled = client_->pull();
   const bool must_be_whole = options_.consistency.synchronous() && options_.consistency.backup_workers == 0;
+  share_non_trainable();
   at_ = {.fresh = false,
          .version = must_be_whole && !pulled.whole() ? complete_step(pulled.oldest, restore) : pulled.newest};
+  job_.release_ranks();  // if they were needed
   take_parameters();
   log_info("servers_attached", "attached to the parameter servers",
            {{"view", job_.view().view},
@@ -141,6 +143,19 @@ void ParameterServer::await_values() {
   }
 }
 
+/// What the servers do not hold, frozen parameters above all: workers that are new take it from one that is not, or
+/// from the chief, which may have it from a checkpoint or a file. The others keep their own.
+void ParameterServer::share_non_trainable() {
+  std::vector<NamedParameter> state = non_trainable_state(*model_.module);
+  if (buffers_.any())
+    std::erase_if(state, [](const auto& piece) { return piece.name.starts_with(checkpoint::buffer_tensor("")); });
+  if (state.empty() || job_.workers() == 1) return;
+  if (!at_.fresh) {
+    for (NamedParameter& piece : state) piece.tensor = piece.tensor.clone();
+  }
+  sync_to_furthest(job_.ranks(), {.fresh = at_.fresh}, state);
+}
+
 /// Some chunks have made the step after `oldest`, others not: all workers need the parameters of that version, to push
 /// the step again. If nobody has them any more, all go back to a checkpoint. Every worker sees the same, because no
 /// step can be completed before all have been here.
@@ -156,7 +171,6 @@ Step ParameterServer::complete_step(Step oldest, const Restore& restore) {
     ranks.run(collective::barrier());
     version = client_->pull().newest;
   }
-  job_.release_ranks();
   return version;
 }
 

@@ -58,6 +58,7 @@ class ParameterServer final : public Strategy {
   void adopt_memory();
   void provide(const Restore& restore, bool untouched);
   void await_values();
+  void share_non_trainable();
   Step complete_step(Step oldest, const Restore& restore);
   std::optional<Step> version_to_save(const CheckpointRequest& request);
   std::optional<TrainingState> save_on_servers(Step version, const CheckpointRequest& request);
