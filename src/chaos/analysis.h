@@ -57,7 +57,8 @@ struct WorkAudit {
 };
 
 /// Checks that every sample took effect exactly once. Synchronous: each lane of each step. What took effect only in
-/// processes that then died is lost with them: if it is repeated, it still counts once. Asynchronous: each unit.
+/// processes that then died is lost with them: if it is repeated, it still counts once. A step that nobody recorded as
+/// done took effect if all its lanes were begun in a view and the next one went on beyond it. Asynchronous: each unit.
 WorkAudit audit_work(Events events, const WorkPlan& plan);
 
 /// How far training got, and how fast.
