@@ -230,6 +230,21 @@ std::vector<Recovery> find_recoveries(std::span<const InjectedFault> faults, Eve
   return recoveries;
 }
 
+WorkPlan work_seen_in(Events events) {
+  WorkPlan plan;
+  for (const StepEvent& event : events) {
+    plan.lanes = std::max(plan.lanes, event.lanes.end());
+    plan.leased = plan.leased || event.unit;
+  }
+  return plan;
+}
+
+std::string why_bits_may_differ(const WorkPlan& plan) {
+  if (plan.leased) return "asynchronous runs are not bit-reproducible";
+  if (plan.rolls_back) return "with local-sgd the bits depend on which workers take part";
+  return "";
+}
+
 WorkAudit audit_work(Events events, const WorkPlan& plan) {
   if (plan.leased) return audit_units(events, plan);
   const History history(events);

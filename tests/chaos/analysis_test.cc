@@ -231,6 +231,17 @@ TEST(Audit, UnitsCountOnce) {
   EXPECT_EQ(found.samples_repeated, 16u);
 }
 
+TEST(Work, OfAProgramIsFoundInItsTrace) {
+  const WorkPlan steps = work_seen_in(killed_in_step_2().events);
+  EXPECT_EQ(steps.lanes, 4u);
+  EXPECT_FALSE(steps.leased);
+  EXPECT_EQ(why_bits_may_differ(steps), "");
+  const WorkPlan units = work_seen_in(Story().unit(0, 0, 0).unit(5, 3, 1).events);
+  EXPECT_EQ(units.lanes, 4u);
+  EXPECT_TRUE(units.leased);
+  EXPECT_THAT(why_bits_may_differ(units), HasSubstr("asynchronous"));
+}
+
 TEST(Pace, CountsEachStepOnce) {
   const Pace pace = pace_of(killed_in_step_2().events, 4);
   EXPECT_DOUBLE_EQ(pace.steps, 5);
@@ -275,11 +286,18 @@ TEST_F(ChaosReports, SayWhatIsWrong) {
   report_.audit = {.samples_missing = 3, .first_problem = "lane 0 of step 1 never took effect"};
   report_.growth = {{.process = "master", .what = "sockets", .first = 5, .last = 50, .allowed = 8}};
   EXPECT_EQ(problems_of(report_).size(), 3u);
-  EXPECT_THAT(to_text(report_), HasSubstr("FAILED: the parameters are not those"));
+  EXPECT_THAT(to_text(report_), HasSubstr("FAILED: the run did not end with the parameters of the undisturbed one"));
   EXPECT_THAT(to_text(report_), HasSubstr("lane 0 of step 1"));
   EXPECT_THAT(to_text(report_), HasSubstr("sockets of master grow"));
   report_.not_compared = "they never repeat";
   EXPECT_EQ(problems_of(report_).size(), 2u);
+}
+
+TEST_F(ChaosReports, TellAProgramThatIsNotDeterministic) {
+  report_.parameters_sha256 = "bbbb";
+  report_.compared = "state";
+  report_.reproducible = false;
+  EXPECT_THAT(problems_of(report_), ::testing::ElementsAre(HasSubstr("the program is not deterministic")));
 }
 
 TEST_F(ChaosReports, RunWithoutFaultsIsAProblem) {
