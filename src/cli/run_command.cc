@@ -34,6 +34,7 @@ const std::vector<SharedFlag> kShared{
     {"--trace-algorithms"},
     {"--trace-steps",
      "write steps-<worker>-<pid>.log: when each step of a Trainer or dist::State began and took effect"},
+    {"--log-level"},
     {"--out", "run folder; runs/<time>-<program> unless given"},
     {"--overwrite"},
     {"--json", "print the result as one line of JSON at the end, and nothing else, on standard output"}};

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "cli/commands.h"
+#include "cli/log_level.h"
 #include "cli/numbers.h"
 #include "cluster/environment.h"
 #include "cluster/master_finder.h"
@@ -33,6 +34,7 @@ struct ServeFlags {
   std::string run_dir;
   std::string secret_file;
   bool allow_plain = false;
+  std::string log_level;
 };
 
 /// Returns the place from the environment; flags that are given override it.
@@ -154,7 +156,7 @@ Ending take_part(ps::Server& server, const cluster::JobEnvironment& place, clust
 
 int serve(const ServeFlags& flags) {
   const auto place = find_place(flags);
-  set_up_logging({.role = fmt::format("server {}", place.rank)});
+  set_up_logging({.role = fmt::format("server {}", place.rank), .level = chosen_log_level(flags.log_level)});
   ps::Server server(server_options(flags, place));
   log_info("listening", "listens", {{"address", server.address().text()}});
   for (cluster::MemberId former = 0;;) {
@@ -193,6 +195,7 @@ void add_serve(CLI::App& app, Action& action) {
                       "(or TRIREME_RUN_DIR)");
   command->add_option("--secret-file", flags->secret_file, "file with the job's secret (or TRIREME_SECRET)");
   command->add_flag("--allow-plain", flags->allow_plain, "accept other hosts without TLS: on a trusted network only");
+  command->add_option(kLogLevelFlag, flags->log_level, kLogLevelHelp);
   command->callback([flags, &action] { action = [flags] { return serve(*flags); }; });
 }
 

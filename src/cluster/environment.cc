@@ -157,6 +157,10 @@ void check_secret(const std::string& secret, const std::string& where) {
 
 }  // namespace
 
+LogOptions JobEnvironment::logging() const {
+  return {.role = fmt::format("{} {}", to_string(role), rank), .level = log_level};
+}
+
 std::string read_secret(const Lookup& lookup) {
   if (const std::string secret = text_of(lookup, "TRIREME_SECRET"); !secret.empty()) {
     check_secret(secret, "TRIREME_SECRET");
@@ -178,6 +182,9 @@ std::optional<JobEnvironment> read_environment(const Lookup& lookup) {
     place = from_tf_config(config);
   }
   if (!place) return std::nullopt;
+  if (const std::string level = text_of(lookup, kLogLevelVariable); !level.empty()) {
+    place->log_level = parse_log_level(kLogLevelVariable, level);
+  }
   place->secret = read_secret(lookup);
   if (place->secret.empty()) {
     fail<InvalidArgument>(

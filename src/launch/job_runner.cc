@@ -151,6 +151,7 @@ class JobRunner {
 
   pid_t start(const std::string& name, std::vector<std::string> argv, std::map<std::string, std::string> env) {
     env["TRIREME_SECRET"] = secret_;
+    if (!spec_.log_level.empty()) env[kLogLevelVariable] = spec_.log_level;
     return supervisor_.start({.name = name, .argv = std::move(argv), .env = std::move(env), .log = folder_.log(name)});
   }
 
@@ -411,7 +412,7 @@ class JobRunner {
 
   void echo() {
     if (!spec_.echo_chief || spec_.quiet) return;
-    if (const std::string lines = chief_log_.next_lines(); !lines.empty()) line_.print_above(lines);
+    if (const std::string lines = without_routine(chief_log_.next_lines()); !lines.empty()) line_.print_above(lines);
   }
 
   void say(const std::string& text) {
