@@ -1,4 +1,5 @@
 #include <poll.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <future>
@@ -17,6 +18,7 @@
 #include "cluster/own_host.h"
 #include "launch/signal_watcher.h"
 #include "observe/run_folder.h"
+#include "observe/timeline.h"
 #include "ps/server.h"
 
 namespace trireme::cli {
@@ -75,7 +77,15 @@ std::filesystem::path find_checkpoints(const cluster::JobEnvironment& place) {
   }
 }
 
-ps::ServerOptions server_options(const ServeFlags& flags, const cluster::JobEnvironment& place) {
+/// Returns where it records what it does when; null if nobody wants that, or it was not told where.
+std::unique_ptr<observe::Timeline> open_timeline(const cluster::JobEnvironment& place) {
+  if (!place.timeline || place.run_folder.empty()) return nullptr;
+  return std::make_unique<observe::Timeline>(observe::RunFolder::open(place.run_folder),
+                                             fmt::format("server {}", place.rank), ::getpid());
+}
+
+ps::ServerOptions server_options(const ServeFlags& flags, const cluster::JobEnvironment& place,
+                                 observe::Timeline* timeline) {
   const cluster::OwnHost own =
       cluster::find_own_host(place, cluster::make_master_finder(place.store), Deadline::in(kMasterNamedIn));
   return {
@@ -90,7 +100,8 @@ ps::ServerOptions server_options(const ServeFlags& flags, const cluster::JobEnvi
       .rank = place.rank,
       .compute_threads = flags.threads < 0 ? ps::default_compute_threads() : static_cast<std::size_t>(flags.threads),
       .transport = place.transport,
-      .checkpoints = find_checkpoints(place)};
+      .checkpoints = find_checkpoints(place),
+      .spans = timeline};
 }
 
 /// How a server's membership in the job ended.
@@ -157,7 +168,8 @@ Ending take_part(ps::Server& server, const cluster::JobEnvironment& place, clust
 int serve(const ServeFlags& flags) {
   const auto place = find_place(flags);
   set_up_logging({.role = fmt::format("server {}", place.rank), .level = chosen_log_level(flags.log_level)});
-  ps::Server server(server_options(flags, place));
+  const auto timeline = open_timeline(place);
+  ps::Server server(server_options(flags, place, timeline.get()));
   log_info("listening", "listens", {{"address", server.address().text()}});
   for (cluster::MemberId former = 0;;) {
     const Ending ending = take_part(server, place, former);

@@ -288,7 +288,8 @@ inline auto flags_of_when_it_ends() {
            {.of_one_launch = true,
             .set_job = [](launch::JobSpec& job, const TrainFlags& flags) { job.quiet = flags.json; }}),
       flag("--timeline", &TrainFlags::timeline,
-           "write timeline-<worker>.json: what each worker did when, for ui.perfetto.dev", {},
+           "write timeline.json: what each worker and server did when, for ui.perfetto.dev",
+           {.set_job = [](launch::JobSpec& job, const TrainFlags& flags) { job.timeline = flags.timeline; }},
            [](auto& worker, const TrainFlags& flags) { worker.options.timeline = flags.timeline; }));
 }
 

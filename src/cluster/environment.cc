@@ -69,6 +69,7 @@ JobEnvironment from_own_variables(const Lookup& lookup, const std::string& role)
   place.latency = std::chrono::milliseconds(number_of(lookup, "TRIREME_LATENCY_MS", 0));
   place.trace_algorithms = number_of(lookup, "TRIREME_TRACE_ALGORITHMS", 0) != 0;
   place.trace_steps = number_of(lookup, "TRIREME_TRACE_STEPS", 0) != 0;
+  place.timeline = number_of(lookup, "TRIREME_TIMELINE", 0) != 0;
   place.run_folder = text_of(lookup, "TRIREME_RUN_DIR");
   place.train_options = text_of(lookup, "TRIREME_TRAIN_OPTIONS");
   place.initial_workers = static_cast<std::uint32_t>(number_of(lookup, "TRIREME_INITIAL_WORKERS", 0));

@@ -28,6 +28,7 @@ struct JobSpec {
   std::string log_level;                 ///< of all processes, see TRIREME_LOG_LEVEL; empty = as in our environment
   bool trace_algorithms = false;         ///< workers log which algorithms they reduce with
   bool trace_steps = false;              ///< loops of your own write down when steps began and took effect
+  bool timeline = false;                 ///< workers and servers record what they do when
   int threads = 0;                       ///< compute threads of each worker; 0 = threads_per_worker
   std::string train_options;             ///< see cluster::JobEnvironment
   std::vector<std::string> worker_argv;  ///< the program of every worker
