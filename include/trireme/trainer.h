@@ -156,7 +156,7 @@ struct TrainOptions {
   CheckpointOptions checkpoint = {};  ///< in the run folder; a run restarted there continues from the newest
 
   bool balance = false;      ///< lanes move from slow workers to fast ones; the result stays the same
-  bool timeline = false;     ///< each worker writes a timeline of its work into the run folder
+  bool timeline = false;     ///< each worker records what it does when: timeline.json in the run folder
   bool trace_steps = false;  ///< and a trace of when its steps began and ended, complete even if it dies
 
   std::vector<std::shared_ptr<Callback>> callbacks = {};  ///< besides the usual files; run on the chief

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <exception>
@@ -21,6 +22,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/mutex.h"
+#include "base/suggest.h"
 
 namespace trireme {
 namespace {
@@ -168,6 +170,23 @@ void log(LogLevel level, EventKey event, std::string_view message, Fields fields
   } catch (const std::exception& error) {  // out of memory: better to lose the line than the caller
     std::fputs(error.what(), stderr);
   }
+}
+
+LogLevel parse_log_level(const std::string& name, const std::string& text) {
+  static const std::vector<std::string> names{"debug", "info", "warning", "error"};  // as in LogLevel
+  const auto found = std::ranges::find(names, text);
+  if (found == names.end()) {
+    fail<InvalidArgument>("{} {}{}: use {}", name, text.empty() ? "''" : text, did_you_mean(text, names),
+                          fmt::join(names, ", "));
+  }
+  return static_cast<LogLevel>(found - names.begin());
+}
+
+bool is_routine(std::string_view line) {
+  constexpr std::string_view kTime = "2026-03-01T09:15:02.123Z ";
+  if (line.size() < kTime.size() || line[10] != 'T' || line[kTime.size() - 2] != 'Z') return false;
+  line.remove_prefix(kTime.size());
+  return line.starts_with("info ") || line.starts_with("debug ");
 }
 
 std::string format_event(EventKey event, std::string_view message, Fields fields) {

@@ -16,6 +16,13 @@ namespace trireme {
 
 enum class LogLevel { kDebug, kInfo, kWarn, kError };
 
+/// The environment variable that names the least level that a process of a job logs.
+inline constexpr const char* kLogLevelVariable = "TRIREME_LOG_LEVEL";
+
+/// Parses "debug", "info", "warning" or "error". Throws InvalidArgument that lists them; `name` is the flag or
+/// variable.
+LogLevel parse_log_level(const std::string& name, const std::string& text);
+
 struct LogOptions {
   std::string role = {};            ///< the process that logs: "worker 1"; empty = leave it out
   std::filesystem::path file = {};  ///< appended to; its folders are created; empty = no file
@@ -95,6 +102,9 @@ inline void log_warn(EventKey event, std::string_view message, Fields fields = {
 inline void log_error(EventKey event, std::string_view message, Fields fields = {}) {
   log(LogLevel::kError, event, message, fields);
 }
+
+/// Returns whether `line`, as `log` writes it, is of level info or debug: of no concern to a person who only watches.
+bool is_routine(std::string_view line);
 
 /// Returns message, key and fields as they appear in the log, always on one line: control characters are escaped (`\n`,
 /// `\x1b`); a value that is empty or contains a space, `=` or a quote is quoted.

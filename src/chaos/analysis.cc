@@ -18,6 +18,8 @@ using Process = std::pair<std::uint32_t, std::int64_t>;  // slot, pid
 
 Process process_of(const StepEvent& event) { return {event.slot, event.pid}; }
 bool begins(const StepEvent& event) { return event.kind == StepEvent::Kind::kBegin; }
+bool enters(const StepEvent& event) { return event.kind == StepEvent::Kind::kEnter; }
+bool takes_effect(const StepEvent& event) { return !begins(event) && !enters(event); }
 double seconds_between(std::int64_t from, std::int64_t to) { return static_cast<double>(to - from) / 1e9; }
 
 /// Returns the number under which a step is counted: units have their own.
@@ -38,6 +40,8 @@ struct History {
         begun_in[{process_of(event), event.step}] = event.view;
         members[event.view].insert(process_of(event));
         steps[event.step][event.view].begun.push_back(event.lanes);
+      } else if (enters(event)) {
+        first_steps.emplace(event.view, event.step);
       } else {
         const auto begun = begun_in.find({process_of(event), event.step});
         const View view = begun == begun_in.end() ? event.view : begun->second;
@@ -57,11 +61,23 @@ struct History {
     return std::ranges::any_of(attempt.committed, [&](const auto& entry) { return present.contains(entry.first); });
   }
 
+  /// Returns whether the views after `view`, where `step` was last begun, go on beyond it: its sum was complete, though
+  /// who made the step may not have lived to record it. With servers they hold the effect, not the workers.
+  bool left_behind(Step step, View view) const {
+    const auto next = first_steps.upper_bound(view);
+    return next != first_steps.end() && next->second > step;
+  }
+
   std::map<Step, std::map<View, Attempt>> steps;
   std::map<View, std::set<Process>> members;
+  std::map<View, Step> first_steps;  // with which a view went on
 };
 
 bool covers(const LaneRange& range, Lane lane) { return lane >= range.first && lane < range.end(); }
+
+bool begun_in(const Attempt& attempt, Lane lane) {
+  return std::ranges::any_of(attempt.begun, [&](const LaneRange& range) { return covers(range, lane); });
+}
 
 /// Collects the findings of the audit.
 class Findings {
@@ -83,7 +99,7 @@ void audit_lane(const std::map<View, Attempt>& attempts, const History& history,
   bool committed = false;
   std::uint64_t effects = 0;
   for (const auto& [view, attempt] : attempts) {
-    begun = begun || std::ranges::any_of(attempt.begun, [&](const LaneRange& range) { return covers(range, lane); });
+    begun = begun || begun_in(attempt, lane);
     committed = committed || !attempt.committed.empty();
     if (attempt.committed.empty() || !history.lived_on(attempts, view, attempt, plan.rolls_back)) continue;
     effects += static_cast<std::uint64_t>(
@@ -91,6 +107,8 @@ void audit_lane(const std::map<View, Attempt>& attempts, const History& history,
   }
   const std::string what = fmt::format("lane {} of step {}", lane, step);
   const std::uint64_t samples = plan.samples(step, lane);
+  const auto last = attempts.rbegin();
+  if (!committed && begun && begun_in(last->second, lane)) committed = history.left_behind(step, last->first);
   if (!begun || !committed) findings.missing(samples, what);
   if (effects > 1) findings.repeated((effects - 1) * samples, what);
 }
@@ -123,12 +141,12 @@ class Aftermath {
       if (event.at > fault.at) break;
       if (begins(event)) before_ = std::max(before_, event.view);
     }
-    const auto commit = find([&](const StepEvent& event) { return !begins(event) && event.view > before_; });
+    const auto commit = find([&](const StepEvent& event) { return takes_effect(event) && event.view > before_; });
     later_view_ = commit.has_value();
   }
 
   std::optional<double> recovered() const {
-    return since(later_view_ ? find([&](const StepEvent& event) { return !begins(event) && event.view > before_; })
+    return since(later_view_ ? find([&](const StepEvent& event) { return takes_effect(event) && event.view > before_; })
                              : find_commit_of_new_step([](const StepEvent&) { return true; }));
   }
 
@@ -138,7 +156,7 @@ class Aftermath {
     const auto again = [&](const StepEvent& event) {
       return event.slot == fault_.fault.slot && (event.pid != fault_.pid || (!killed && event.view > before_));
     };
-    const auto commit = find([&](const StepEvent& event) { return !begins(event) && again(event); });
+    const auto commit = find([&](const StepEvent& event) { return takes_effect(event) && again(event); });
     if (commit || killed || later_view_) return since(commit);
     return since(find_commit_of_new_step([&](const StepEvent& event) { return event.slot == fault_.fault.slot; }));
   }
@@ -175,7 +193,7 @@ class Aftermath {
   std::optional<std::int64_t> find_commit_of_new_step(Match match) const {
     std::set<std::pair<Process, std::uint64_t>> begun;
     return find([&](const StepEvent& event) {
-      if (!match(event)) return false;
+      if (enters(event) || !match(event)) return false;
       if (!begins(event)) return begun.contains({process_of(event), key_of(event)});
       begun.emplace(process_of(event), key_of(event));
       return false;
@@ -212,6 +230,21 @@ std::vector<Recovery> find_recoveries(std::span<const InjectedFault> faults, Eve
   return recoveries;
 }
 
+WorkPlan work_seen_in(Events events) {
+  WorkPlan plan;
+  for (const StepEvent& event : events) {
+    plan.lanes = std::max(plan.lanes, event.lanes.end());
+    plan.leased = plan.leased || event.unit;
+  }
+  return plan;
+}
+
+std::string why_bits_may_differ(const WorkPlan& plan) {
+  if (plan.leased) return "asynchronous runs are not bit-reproducible";
+  if (plan.rolls_back) return "with local-sgd the bits depend on which workers take part";
+  return "";
+}
+
 WorkAudit audit_work(Events events, const WorkPlan& plan) {
   if (plan.leased) return audit_units(events, plan);
   const History history(events);
@@ -231,6 +264,7 @@ Pace pace_of(Events events, Lane lanes) {
   std::int64_t last = 0;
   bool units = false;
   for (const StepEvent& event : events) {
+    if (enters(event)) continue;
     first = std::min(first, event.at);
     if (begins(event)) continue;
     units = units || event.unit;

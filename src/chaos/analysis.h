@@ -50,6 +50,13 @@ struct WorkPlan {
   std::function<std::uint64_t(Step, Lane)> samples = [](Step, Lane) { return 1; };
 };
 
+/// Returns the work of a run as its own trace shows it: lanes, and whether it was leased. For programs of which nobody
+/// else knows; steps and samples are the caller's.
+WorkPlan work_seen_in(Events events);
+
+/// Returns why a disturbed run of this work may end with other bits than an undisturbed one; empty if it may not.
+std::string why_bits_may_differ(const WorkPlan& plan);
+
 struct WorkAudit {
   std::uint64_t samples_missing = 0;
   std::uint64_t samples_repeated = 0;
@@ -57,7 +64,8 @@ struct WorkAudit {
 };
 
 /// Checks that every sample took effect exactly once. Synchronous: each lane of each step. What took effect only in
-/// processes that then died is lost with them: if it is repeated, it still counts once. Asynchronous: each unit.
+/// processes that then died is lost with them: if it is repeated, it still counts once. A step that nobody recorded as
+/// done took effect if all its lanes were begun in a view and the next one went on beyond it. Asynchronous: each unit.
 WorkAudit audit_work(Events events, const WorkPlan& plan);
 
 /// How far training got, and how fast.

@@ -7,7 +7,6 @@
 #include "base/error.h"
 #include "chaos/connections.h"
 #include "chaos/fault_injector.h"
-#include "chaos/observed_run.h"
 #include "chaos/usage_log.h"
 #include "launch/running_job.h"
 #include "launch/signal_watcher.h"
@@ -26,9 +25,15 @@ std::optional<double> accuracy_of(const nlohmann::json& result) {
   return result.at("test_accuracy").get<double>();
 }
 
+/// The hash with which a run can be compared; empty if its result has none.
+std::string hash_in(const nlohmann::json& result) {
+  if (!result.is_object()) return "";
+  return result.value("parameters_sha256", result.value("state_sha256", ""));
+}
+
 class ChaosRun {
  public:
-  explicit ChaosRun(const ChaosOptions& options) : options_(options), plan_(options.plan) {
+  explicit ChaosRun(const ChaosOptions& options) : options_(options), work_(options.work), plan_(options.plan) {
     const auto wants = [&](FaultKind kind) { return std::ranges::count(options.plan.kinds, kind) > 0; };
     if (wants(FaultKind::kCut)) check_cutting_is_possible();
     FaultInjectorOptions injector{.stop_for = options.stop_for};
@@ -39,16 +44,20 @@ class ChaosRun {
   ChaosReport run() {
     ChaosReport report{
         .planned = options_.plan.count, .not_compared = options_.not_compared, .folder = options_.folder.string()};
+    if (report.not_compared.empty()) report.not_compared = why_bits_may_differ(work_);
     if (options_.reference) run_reference(report);
     run_disturbed(report);
+    if (is_program() && differs(report)) repeat_reference(report);
     return report;
   }
 
  private:
   ObservedRun start(const std::string& name) {
-    return {supervisor_, options_.train, options_.folder / name, options_.folder / "logs" / (name + ".log"),
-            options_.work.lanes};
+    return {supervisor_, options_.command, options_.folder / name, options_.folder / "logs" / (name + ".log"),
+            work_.lanes};
   }
+
+  bool is_program() const { return !options_.command.program.empty(); }
 
   bool soaks() const { return options_.soak > 0ms; }
 
@@ -74,11 +83,45 @@ class ChaosRun {
     if (const std::string failure = training.failure(); !failure.empty()) {
       fail<Error>("the undisturbed training failed already: {}", failure);
     }
-    report.reference = pace_of(training.sorted_events(), options_.work.lanes);
+    const auto events = training.sorted_events();
+    if (is_program()) learn_program(report, events, training.result());
+    report.reference = pace_of(events, work_.lanes);
     report.reference_accuracy = accuracy_of(training.result());
-    if (options_.not_compared.empty()) report.reference_sha256 = training.result().value("parameters_sha256", "");
+    if (report.not_compared.empty()) report.reference_sha256 = hash_in(training.result());
     options_.say(
         fmt::format("{:.0f} steps in {:.1f} s; now with faults", report.reference->steps, report.reference->seconds));
+  }
+
+  /// Finds out from its undisturbed run what there is to count and to compare.
+  void learn_program(ChaosReport& report, Events events, const nlohmann::json& result) {
+    const auto begins = [](const observe::StepEvent& event) { return event.kind == observe::StepEvent::Kind::kBegin; };
+    if (std::ranges::none_of(events, begins)) {
+      fail<Error>(
+          "the undisturbed run of {} left no trace of its steps, so there is nothing to disturb or to check: a program "
+          "trains with a Trainer, or in dist::elastic with a DistributedOptimizer in its dist::State",
+          options_.command.program.front());
+    }
+    work_ = work_seen_in(events);
+    work_.rolls_back = result.value("strategy", "").starts_with("local-sgd");
+    report.counted = "lanes";
+    report.compared = result.contains("parameters_sha256") ? "parameters" : "state";
+    if (report.not_compared.empty()) report.not_compared = why_bits_may_differ(work_);
+    if (report.not_compared.empty() && hash_in(result).empty()) {
+      report.not_compared = "the program's result has no hash of them";
+    }
+  }
+
+  static bool differs(const ChaosReport& report) {
+    return report.failure.empty() && report.not_compared.empty() && report.parameters_sha256 != report.reference_sha256;
+  }
+
+  /// The disturbed run of a program ended differently: it may be the program that never ends in the same way.
+  void repeat_reference(ChaosReport& report) {
+    options_.say(fmt::format("it did not end with the same {}: undisturbed once more, to see whether it ever does",
+                             report.compared));
+    ObservedRun training = start("reference-again");
+    while (training.watch(signals_.descriptor())) notice_signal();
+    report.reproducible = training.failure().empty() && hash_in(training.result()) == report.reference_sha256;
   }
 
   /// Stops the training when it is due: first gracefully, later by force.
@@ -114,10 +157,10 @@ class ChaosRun {
     if (!report.failure.empty()) {  // what happened after the fault that ended the run was no recovery
       for (const PendingFault& pending : pending_) report.recoveries[pending.number].seconds.reset();
     }
-    report.pace = pace_of(events, options_.work.lanes);
+    report.pace = pace_of(events, work_.lanes);
     report.accuracy = accuracy_of(result);
-    report.parameters_sha256 = result.is_null() ? "" : result.value("parameters_sha256", "");
-    WorkPlan work = options_.work;
+    report.parameters_sha256 = hash_in(result);
+    WorkPlan work = work_;
     work.steps = result.is_null() ? training.step() : result.value("steps", Step{0});
     report.audit = audit_work(events, work);
     if (soaks()) report.growth = usage_.judge();
@@ -221,6 +264,7 @@ class ChaosRun {
   }
 
   const ChaosOptions& options_;
+  WorkPlan work_;
   launch::SignalWatcher signals_;
   FaultPlan plan_;
   std::optional<FaultInjector> injector_;  // before the processes: it may change which disk they see

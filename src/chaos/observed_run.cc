@@ -24,14 +24,17 @@ void remove_traces(const std::filesystem::path& run) {
 
 }  // namespace
 
-ObservedRun::ObservedRun(launch::Supervisor& supervisor, std::vector<std::string> arguments,
+ObservedRun::ObservedRun(launch::Supervisor& supervisor, const ObservedCommand& command,
                          const std::filesystem::path& run, std::filesystem::path log, Lane lanes)
     : supervisor_(supervisor), run_(run), log_(std::move(log)), lanes_(lanes), traces_(run) {
   remove_traces(run);
-  std::vector<std::string> argv{launch::companion_program("trireme"), "train"};
-  argv.insert(argv.end(), arguments.begin(), arguments.end());
+  std::vector<std::string> argv{launch::companion_program("trireme")};
+  argv.insert(argv.end(), command.words.begin(), command.words.end());
   argv.insert(argv.end(), {"--out", run.string(), "--json", "--trace-steps"});
-  launcher_ = supervisor_.start({.name = "trireme train", .argv = std::move(argv), .log = log_});
+  if (!command.program.empty()) argv.emplace_back("--");
+  argv.insert(argv.end(), command.program.begin(), command.program.end());
+  const std::string name = "trireme " + command.words.front();
+  launcher_ = supervisor_.start({.name = name, .argv = std::move(argv), .log = log_});
 }
 
 bool ObservedRun::watch(int wake) {
@@ -64,7 +67,7 @@ nlohmann::json ObservedRun::result() const {
   nlohmann::json result;
   for (std::string line; std::getline(text, line);) {
     auto parsed = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (parsed.is_object() && parsed.contains("parameters_sha256")) result = std::move(parsed);
+    if (parsed.is_object() && parsed.contains("run")) result = std::move(parsed);
   }
   return result;
 }

@@ -14,11 +14,17 @@
 
 namespace trireme::chaos {
 
-/// A `trireme train` in a separate process, whose steps are followed as they happen. Not thread-safe.
+/// What a chaos run disturbs: `trireme train`, or `trireme run` with a program of one's own.
+struct ObservedCommand {
+  std::vector<std::string> words;    ///< "train" or "run", and its flags; without --out, --json, --trace-steps
+  std::vector<std::string> program;  ///< of "run": the program and its own flags
+};
+
+/// Such a command in a separate process, whose steps are followed as they happen. Not thread-safe.
 class ObservedRun {
  public:
-  /// Starts it with `arguments`, in the run folder `run`; its output goes to `log`. `lanes` is for `step`.
-  ObservedRun(launch::Supervisor& supervisor, std::vector<std::string> arguments, const std::filesystem::path& run,
+  /// Starts it in the run folder `run`; its output goes to `log`. `lanes` is for `step`.
+  ObservedRun(launch::Supervisor& supervisor, const ObservedCommand& command, const std::filesystem::path& run,
               std::filesystem::path log, Lane lanes);
 
   /// Waits a moment and reads new events. Returns false once it has ended. `wake`: a descriptor that ends the wait.

@@ -78,8 +78,8 @@ std::string list_totals(const ChaosReport& report) {
     text += fmt::format("; undisturbed {:.0f} steps in {:.1f} s: goodput {:.1f} %", report.reference->steps,
                         report.reference->seconds, 100 * report.goodput());
   }
-  text += fmt::format("\nsteps redone {}, samples missing {}, samples repeated {}\n", redone_by_all(report),
-                      report.audit.samples_missing, report.audit.samples_repeated);
+  text += fmt::format("\nsteps redone {}, {} missing {}, {} repeated {}\n", redone_by_all(report), report.counted,
+                      report.audit.samples_missing, report.counted, report.audit.samples_repeated);
   if (report.planned > report.recoveries.size()) {
     text += fmt::format(
         "{} of {} faults were injected: the run ended first; give it more steps (--steps) or longer ones (--step-ms)\n",
@@ -89,10 +89,10 @@ std::string list_totals(const ChaosReport& report) {
     text += fmt::format("accuracy {:.2f} %, undisturbed {:.2f} %\n", 100 * *report.accuracy,
                         100 * *report.reference_accuracy);
   }
-  if (!report.not_compared.empty()) text += fmt::format("parameters are not compared: {}\n", report.not_compared);
+  if (!report.not_compared.empty()) text += fmt::format("{} not compared: {}\n", report.compared, report.not_compared);
   if (!compares(report) || report.parameters_sha256.empty()) return text;
   const bool same = report.parameters_sha256 == report.reference_sha256;
-  return text + fmt::format("parameters {} the undisturbed run's ({})\n", same ? "are" : "are NOT",
+  return text + fmt::format("{}: {} the undisturbed run's ({})\n", report.compared, same ? "the same as" : "NOT",
                             report.parameters_sha256.substr(0, 16));
 }
 
@@ -111,12 +111,17 @@ std::vector<std::string> problems_of(const ChaosReport& report) {
     problems.emplace_back("no fault was injected, so nothing was tried: it takes more steps (--steps, --step-ms)");
   }
   if (report.failure.empty() && compares(report) && report.parameters_sha256 != report.reference_sha256) {
-    problems.emplace_back("the parameters are not those of the undisturbed run");
+    problems.push_back(report.reproducible
+                           ? fmt::format("the run did not end with the {} of the undisturbed one", report.compared)
+                           : fmt::format("two undisturbed runs do not end with the same {} either: the program is not "
+                                         "deterministic, so nothing can be said of faults; does it seed "
+                                         "(torch::manual_seed) before it makes its model, and read no clock?",
+                                         report.compared));
   }
   // A run that failed has not done all its work: that samples are missing says nothing new.
   if (report.audit.samples_repeated > 0 || (report.failure.empty() && report.audit.samples_missing > 0)) {
-    problems.push_back(fmt::format("{} samples were missed and {} repeated: {}", report.audit.samples_missing,
-                                   report.audit.samples_repeated, report.audit.first_problem));
+    problems.push_back(fmt::format("{} {} were missed and {} repeated: {}", report.audit.samples_missing,
+                                   report.counted, report.audit.samples_repeated, report.audit.first_problem));
   }
   for (const Growth& growth : report.growth) {
     if (growth.grown()) problems.push_back(fmt::format("{} of {} grow", growth.what, growth.process));
@@ -192,8 +197,12 @@ observe::Json to_object(const ChaosReport& report) {
           {"recoveries", std::move(recoveries)},
           {"by_role", summarise(report.recoveries)},
           {"steps_redone", redone_by_all(report)},
+          {"counted", report.counted},
           {"samples_missing", report.audit.samples_missing},
           {"samples_repeated", report.audit.samples_repeated},
+          {"compared", report.compared},
+          {"not_compared", text_or_null(report.not_compared)},
+          {"reproducible", report.reproducible},
           {"parameters_sha256", text_or_null(report.parameters_sha256)},
           {"reference_sha256", text_or_null(report.reference_sha256)},
           {"accuracy", report.accuracy ? observe::Json(*report.accuracy) : observe::Json(nullptr)},

@@ -18,10 +18,13 @@ struct ChaosReport {
   WorkAudit audit;
   Pace pace;
   std::optional<Pace> reference;
-  std::string not_compared;        ///< why the parameters may differ from those of the undisturbed run
-  std::string parameters_sha256;   ///< empty: the run did not get that far
-  std::string reference_sha256;    ///< empty: there is nothing to compare with
-  std::optional<double> accuracy;  ///< on the test set, at the end
+  std::string counted = "samples";      ///< what the audit counts: "lanes" where nobody knows how many samples one has
+  std::string compared = "parameters";  ///< what the hashes are of: "state" for a dist::State
+  bool reproducible = true;             ///< false: undisturbed runs differ from each other too
+  std::string not_compared;             ///< why the parameters may differ from those of the undisturbed run
+  std::string parameters_sha256;        ///< empty: the run did not get that far
+  std::string reference_sha256;         ///< empty: there is nothing to compare with
+  std::optional<double> accuracy;       ///< on the test set, at the end
   std::optional<double> reference_accuracy;
   std::string failure;         ///< why the disturbed run failed; empty: it did not
   std::vector<Growth> growth;  ///< of a soak

@@ -11,16 +11,25 @@
 #include "cli/config_file.h"
 #include "cli/declare_flag.h"
 #include "cli/numbers.h"
+#include "cli/run_program.h"
 #include "cli/train_flags.h"
 #include "cluster/strategy_choice.h"
+#include "launch/process.h"
 #include "observe/run_folder.h"
 #include "ps/consistency.h"
 
 namespace trireme::cli {
 namespace {
 
+constexpr const char* kOwn = "trireme chaos -w 3 -s 0 --count 5 -- ./my_program --its-own-flags";
+constexpr const char* kFaults = "Faults";  // their heading in the help
+
+constexpr std::uint32_t kRestarts = 1000;  // processes that die here are not at fault
+
 struct ChaosFlags {
   TrainFlags train;
+  std::vector<std::string> program;    ///< of one's own; empty: `trireme train`
+  std::vector<std::string> run_flags;  ///< for `trireme run` with it
   std::vector<std::string> faults{"kill"};
   std::vector<std::string> roles{"worker"};
   Step every = 20;
@@ -41,13 +50,9 @@ bool leased(const TrainFlags& flags) {
   return !flags.consistency.empty() && !ps::parse_consistency(flags.consistency).synchronous();
 }
 
-/// Returns why a disturbed run may end with other bits than an undisturbed one; empty if it may not.
+/// Returns why the flags let a disturbed run end with other bits than an undisturbed one; empty if they do not.
 std::string why_not_compared(const ChaosFlags& flags) {
-  const auto kind = cluster::parse_strategy(flags.train.strategy).kind;
   if (flags.soak_minutes > 0) return "a soak has no fixed number of steps";
-  if (leased(flags.train)) return "asynchronous runs are not bit-reproducible";
-  if (kind == cluster::StrategyChoice::Kind::kLocalSgd)
-    return "with local-sgd the bits depend on which workers take part";
   if (flags.train.codec != "none") return "with --codec the bits depend on which workers take part";
   if (flags.train.backup_workers > 0) return "with --backup-workers the bits depend on which workers are fast";
   if (flags.train.time_limit > 0) return "with --time-limit the bits depend on the time";
@@ -78,24 +83,44 @@ chaos::WorkPlan work_of(const TrainFlags& flags) {
           .samples = [sampler](Step step, Lane lane) { return sampler->indices(step, lane).size(); }};
 }
 
+/// A training of ours, whose flags are in the file `config`.
+chaos::ObservedCommand training_of(const ChaosFlags& flags, const std::string& config) {
+  chaos::ObservedCommand command{.words = {"train", "--config", config}, .program = {}};
+  if (flags.soak_minutes > 0) command.words.insert(command.words.end(), {"--steps", "1000000000"});
+  return command;
+}
+
+chaos::ObservedCommand program_of(const ChaosFlags& flags) {
+  chaos::ObservedCommand command{.words = {"run"}, .program = flags.program};
+  command.words.insert(command.words.end(), flags.run_flags.begin(), flags.run_flags.end());
+  return command;
+}
+
+/// What is wrong with the flags shows before anything starts.
+void check_first(const ChaosFlags& flags) {
+  if (flags.program.empty()) return check(flags.train);
+  launch::check_program(flags.program.front());
+}
+
 int chaos(const ChaosFlags& flags, const std::string& config) {
   const TrainFlags& train = flags.train;
-  check(train);
+  check_first(flags);
   const chaos::FaultPlanOptions plan = plan_of(flags);
-  chaos::FaultPlan{plan};  // errors in it show before anything starts
-  const chaos::WorkPlan work = work_of(train);
+  chaos::FaultPlan{plan};
+  const chaos::WorkPlan work = flags.program.empty() ? work_of(train) : chaos::WorkPlan{};
   const auto folder = observe::RunFolder::create({.path = train.out, .model = "chaos", .overwrite = train.overwrite});
   write_file_atomically(folder.config(), as_bytes(config));
-  chaos::ChaosOptions options{.train = {"--config", folder.config().string()},
-                              .folder = folder.path(),
-                              .plan = plan,
-                              .stop_for = to_time(flags.stop_for),
-                              .patience = to_time(flags.patience),
-                              .overlap = flags.overlap,
-                              .soak = to_time(60 * flags.soak_minutes),
-                              .not_compared = why_not_compared(flags),
-                              .work = work};
-  if (flags.soak_minutes > 0) options.train.insert(options.train.end(), {"--steps", "1000000000"});
+  chaos::ChaosOptions options{
+      .command = flags.program.empty() ? training_of(flags, folder.config().string()) : program_of(flags),
+      .folder = folder.path(),
+      .plan = plan,
+      .stop_for = to_time(flags.stop_for),
+      .patience = to_time(flags.patience),
+      .overlap = flags.overlap,
+      .soak = to_time(60 * flags.soak_minutes),
+      .not_compared = why_not_compared(flags),
+      .work = work};
+  if (train.overwrite) options.command.words.emplace_back("--overwrite");  // the runs that are in there, too
   if (!train.json) {
     options.say = [](const std::string& line) {
       fmt::print("{}\n", line);
@@ -114,8 +139,7 @@ int chaos(const ChaosFlags& flags, const std::string& config) {
 }
 
 void declare_faults(CLI::App& command, ChaosFlags& flags) {
-  const auto group = "Faults";
-  const auto set_up = [&](CLI::Option* option) { return option->configurable(false)->group(group); };
+  const auto set_up = [](CLI::Option* option) { return option->configurable(false)->group(kFaults); };
   set_up(command.add_option(
              "--faults", flags.faults,
              "kinds, separated by commas: kill; stop (SIGSTOP, then SIGCONT after --stop-for); cut (all TCP "
@@ -151,11 +175,29 @@ void declare_faults(CLI::App& command, ChaosFlags& flags) {
 
 /// Sets the defaults that differ from those of a training.
 void settle_faults(CLI::App& command, ChaosFlags& flags) {
-  set_unless_given(command, "--restarts", flags.train.restarts, 1000u);  // processes that die here are not at fault
+  set_unless_given(command, "--restarts", flags.train.restarts, kRestarts);
   if (flags.soak_minutes > 0 || storms(flags)) set_unless_given(command, "--count", flags.count, 0u);
   if (std::ranges::count(flags.faults, "disk-full") > 0) {
     set_unless_given(command, "--checkpoint-every", flags.train.checkpoint_every, std::to_string(flags.every));
   }
+}
+
+/// After parsing: the chaos run of a program, with the flags of `trireme run`.
+void settle_chaos_of_program(CLI::App& command, ChaosFlags& flags) {
+  std::set<std::string> others{"--config"};
+  for (const CLI::Option* option : command.get_options()) {
+    if (option->get_group() == kFaults) others.insert(option->get_name());
+  }
+  check_flags_of_run(command, others, "a program of your own has its own");
+  if (flags.soak_minutes > 0) {
+    fail<InvalidArgument>("--soak-minutes: only 'trireme train' goes on for as long as one wants; use --every-ms");
+  }
+  flags.run_flags = given_flags_of_run(command);
+  if (command.get_option("--restarts")->count() == 0) {
+    flags.run_flags.insert(flags.run_flags.end(), {"--restarts", std::to_string(kRestarts)});
+  }
+  flags.train = settle_program(command, flags.train);
+  if (storms(flags)) set_unless_given(command, "--count", flags.count, 0u);
 }
 
 }  // namespace
@@ -168,14 +210,24 @@ void add_chaos(CLI::App& app, Action& action) {
   declare(*command, flags->train);
   auto config_path = std::make_shared<std::string>();
   add_config_flag(*command, *config_path);
+  declare_program(*command, flags->program);
   command->footer(
       "Trains once undisturbed, then with faults, each after the run has recovered from the previous one.\n"
       "Status 1 if the parameters differ, samples were missed or repeated, or the run failed.\n"
-      "Example: trireme chaos --strategy allreduce -w 4 --steps 200 --step-ms 150 --count 10 --every 20");
+      "With -- and a program of your own at the end: the same for that, with the flags of 'trireme run'. It trains\n"
+      "with a Trainer (parameters are compared) or in dist::elastic (all of its dist::State is).\n"
+      "Example: trireme chaos --strategy allreduce -w 4 --steps 200 --step-ms 150 --count 10 --every 20\n"
+      "         " +
+      std::string(kOwn));
   command->callback([command, flags, config_path, &action] {
     if (!config_path->empty()) apply_config_file(*command, *config_path);
-    settle(*command, flags->train);
-    settle_faults(*command, *flags);
+    if (flags->program.empty()) {
+      if (!command->remaining().empty()) fail<InvalidArgument>("which program? Nothing follows --: {}", kOwn);
+      settle(*command, flags->train);
+      settle_faults(*command, *flags);
+    } else {
+      settle_chaos_of_program(*command, *flags);
+    }
     action = [flags, config = config_text(*command)] { return chaos(*flags, config); };
   });
 }

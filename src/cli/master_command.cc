@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "cli/commands.h"
 #include "cli/declare_flag.h"
+#include "cli/log_level.h"
 #include "cluster/environment.h"
 #include "cluster/master_finder.h"
 #include "launch/master_flags.h"
@@ -130,7 +131,7 @@ std::optional<int> run_job(const launch::MasterFlags& flags, const std::string& 
 /// A master that has lost the lead stands for it again, with what is saved by then: after an outage of the store there
 /// may be nobody else.
 int run_master(const launch::MasterFlags& flags) {
-  set_up_logging({.role = "master"});
+  set_up_logging({.role = "master", .level = chosen_log_level(flags.log_level)});
   const std::string secret = find_secret(flags);
   launch::SignalWatcher signals;
   for (;;) {

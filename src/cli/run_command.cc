@@ -11,6 +11,7 @@
 #include "cli/origin.h"
 #include "cli/run_program.h"
 #include "launch/job_runner.h"
+#include "launch/process.h"
 
 namespace trireme::cli {
 namespace {
@@ -36,6 +37,7 @@ const std::vector<SharedFlag> kShared{
     {"--trace-algorithms"},
     {"--trace-steps",
      "write steps-<worker>-<pid>.log: when each step of a Trainer or dist::State began and took effect"},
+    {"--log-level"},
     {"--out", "run folder; runs/<time>-<program> unless given"},
     {"--overwrite"},
     {"--json", "print the result as one line of JSON at the end, and nothing else, on standard output"}};
@@ -61,26 +63,6 @@ std::vector<std::string> found_again(std::vector<std::string> program) {
   return program;
 }
 
-/// After parsing: what follows from flags that were given. Throws InvalidArgument.
-TrainFlags settle_program(CLI::App& command, const RunFlags& flags) {
-  TrainFlags settled = flags.job;
-  const auto given = [&](const char* name) { return command.get_option(name)->count() > 0; };
-  settle_workers(settled);
-  check_each(settled);
-  if (given("--lanes") && settled.lanes < settled.workers) {
-    fail<InvalidArgument>("--lanes {} for {} workers: each worker needs at least one lane", settled.lanes,
-                          settled.workers);
-  }
-  if (!given("--strategy")) return settled;
-  const bool needs_servers = uses_servers(settled);
-  set_unless_given(command, "--servers", settled.servers, needs_servers ? 1u : 0u);
-  if (needs_servers && settled.servers == 0) {
-    fail<InvalidArgument>("--servers 0: --strategy {} needs a server for the parameters; allreduce needs none",
-                          settled.strategy);
-  }
-  return settled;
-}
-
 void tell_end(const launch::JobOutcome& outcome, const observe::RunFolder& folder, bool as_json) {
   const std::string run = folder.path().string();
   if (!outcome.failure.empty()) {
@@ -102,6 +84,7 @@ int run(const TrainFlags& settled, const RunFlags& flags, const std::string& con
   if (flags.program.empty()) {
     fail<InvalidArgument>("which program? trireme run -w 2 -s 1 -- ./my_program --its-own-flags");
   }
+  launch::check_program(flags.program.front());
   const std::string name = std::filesystem::path(flags.program.front()).filename().string();
   const auto folder =
       existing ? *existing
@@ -122,8 +105,9 @@ int run(const TrainFlags& settled, const RunFlags& flags, const std::string& con
   return outcome.status;
 }
 
-bool has(const std::vector<SharedFlag>& flags, const std::string& name) {
-  return std::ranges::any_of(flags, [&](const SharedFlag& flag) { return flag.name == name; });
+bool is_of_run(const std::string& name) {
+  const auto named = [&](const SharedFlag& flag) { return flag.name == name; };
+  return std::ranges::any_of(kShared, named) || std::ranges::any_of(kForTrainers, named);
 }
 
 std::vector<std::string> program_of(const observe::RunFolder& folder) {
@@ -160,21 +144,59 @@ std::optional<observe::RunFolder> folder_to_resume(const TrainFlags& flags) {
 
 bool holds_program(const observe::RunFolder& folder) { return std::filesystem::exists(folder.program()); }
 
-Action resume_program(CLI::App& command, const std::shared_ptr<TrainFlags>& flags, const observe::RunFolder& folder) {
+TrainFlags settle_program(CLI::App& command, TrainFlags flags) {
+  const auto given = [&](const char* name) { return command.get_option(name)->count() > 0; };
+  settle_workers(flags);
+  check_each(flags);
+  if (given("--lanes") && flags.lanes < flags.workers) {
+    fail<InvalidArgument>("--lanes {} for {} workers: each worker needs at least one lane", flags.lanes, flags.workers);
+  }
+  if (!given("--strategy")) return flags;
+  const bool needs_servers = uses_servers(flags);
+  set_unless_given(command, "--servers", flags.servers, needs_servers ? 1u : 0u);
+  if (needs_servers && flags.servers == 0) {
+    fail<InvalidArgument>("--servers 0: --strategy {} needs a server for the parameters; allreduce needs none",
+                          flags.strategy);
+  }
+  return flags;
+}
+
+void declare_program(CLI::App& command, std::vector<std::string>& program) {
+  command.add_option("program", program, "the program and its own flags, after --")->configurable(false);
+  command.positionals_at_end();  // all that follows the program's name is the program's
+}
+
+void check_flags_of_run(const CLI::App& command, const std::set<std::string>& others, const std::string& why) {
   for (const CLI::Option* option : command.get_options()) {
     const std::string name = option->get_name();
-    if (option->count() == 0 || !name.starts_with("--") || name == "--from") continue;
-    if (has(kShared, name) || has(kForTrainers, name)) continue;
-    fail<InvalidArgument>("{} is a flag of 'trireme train': {} is a run of a program of your own, which has its own",
-                          name, folder.path().string());
+    if (option->count() == 0 || !name.starts_with("--") || others.contains(name)) continue;
+    if (!is_of_run(name)) fail<InvalidArgument>("{} is a flag of 'trireme train': {}", name, why);
   }
+}
+
+std::vector<std::string> given_flags_of_run(const CLI::App& command) {
+  std::vector<std::string> words;
+  const std::set<std::string> not_passed_on = flags_of_one_launch();
+  for (const CLI::Option* option : command.get_options()) {
+    const std::string name = option->get_name();
+    if (option->count() == 0 || !is_of_run(name) || not_passed_on.contains(option->get_lnames().front())) continue;
+    const bool no_value = option->get_expected_max() == 0;
+    words.push_back(no_value ? name + "=" + option->results().back() : name);
+    if (!no_value) words.push_back(option->results().back());
+  }
+  return words;
+}
+
+Action resume_program(CLI::App& command, const std::shared_ptr<TrainFlags>& flags, const observe::RunFolder& folder) {
+  check_flags_of_run(command, {"--from"},
+                     folder.path().string() + " is a run of a program of your own, which has its own");
   apply_config_file(command, folder.config().string(), flags_of_one_launch());
   auto all = std::make_shared<RunFlags>();
   all->job = *flags;
   all->program = program_of(folder);
   settle_init_of(*all, command, folder);
   all->train_options = given_as_json(command, all->job, kForTrainers);
-  return [all, folder, settled = settle_program(command, *all), config = read_file(folder.config())] {
+  return [all, folder, settled = settle_program(command, all->job), config = read_file(folder.config())] {
     return run(settled, *all, config, folder);
   };
 }
@@ -189,14 +211,9 @@ void add_run(CLI::App& app, Action& action) {
           "continue the run that is in --out, if there is one; what is not given, even the program, is the run's")
       ->configurable(false);
   declare_shared(*command, flags->job, kForTrainers);
-  command->add_option("program", flags->program, "the program and its own flags, after --")->configurable(false);
-  command->prefix_command();
+  declare_program(*command, flags->program);
   command->footer("Example: trireme run -w 4 -s 2 -- ./my_program --its-own-flags");
   command->callback([command, flags, &action] {
-    std::vector<std::string> words = command->remaining();
-    if (const auto dashes = std::ranges::find(words, "--"); dashes != words.end())
-      words.erase(dashes);  // the first is ours
-    flags->program.insert(flags->program.end(), words.begin(), words.end());
     const auto existing = flags->resume ? folder_to_resume(flags->job) : std::nullopt;  // held until the run has ended
     if (existing) apply_config_file(*command, existing->config().string(), flags_of_one_launch());
     if (existing && flags->program.empty()) flags->program = program_of(*existing);
@@ -206,7 +223,7 @@ void add_run(CLI::App& app, Action& action) {
       CLI::Option* option = command->get_option(flag.name);
       option->configurable(option->count() > 0);
     }
-    action = [flags, existing, settled = settle_program(*command, *flags), config = config_text(*command)] {
+    action = [flags, existing, settled = settle_program(*command, flags->job), config = config_text(*command)] {
       if (existing) tell_origin(*existing);
       return run(settled, *flags, config, existing);
     };

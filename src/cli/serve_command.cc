@@ -1,4 +1,5 @@
 #include <poll.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <future>
@@ -9,6 +10,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "cli/commands.h"
+#include "cli/log_level.h"
 #include "cli/numbers.h"
 #include "cluster/environment.h"
 #include "cluster/master_finder.h"
@@ -16,6 +18,7 @@
 #include "cluster/own_host.h"
 #include "launch/signal_watcher.h"
 #include "observe/run_folder.h"
+#include "observe/timeline.h"
 #include "ps/server.h"
 
 namespace trireme::cli {
@@ -33,6 +36,7 @@ struct ServeFlags {
   std::string run_dir;
   std::string secret_file;
   bool allow_plain = false;
+  std::string log_level;
 };
 
 /// Returns the place from the environment; flags that are given override it.
@@ -73,7 +77,15 @@ std::filesystem::path find_checkpoints(const cluster::JobEnvironment& place) {
   }
 }
 
-ps::ServerOptions server_options(const ServeFlags& flags, const cluster::JobEnvironment& place) {
+/// Returns where it records what it does when; null if nobody wants that, or it was not told where.
+std::unique_ptr<observe::Timeline> open_timeline(const cluster::JobEnvironment& place) {
+  if (!place.timeline || place.run_folder.empty()) return nullptr;
+  return std::make_unique<observe::Timeline>(observe::RunFolder::open(place.run_folder),
+                                             fmt::format("server {}", place.rank), ::getpid());
+}
+
+ps::ServerOptions server_options(const ServeFlags& flags, const cluster::JobEnvironment& place,
+                                 observe::Timeline* timeline) {
   const cluster::OwnHost own =
       cluster::find_own_host(place, cluster::make_master_finder(place.store), Deadline::in(kMasterNamedIn));
   return {
@@ -88,7 +100,8 @@ ps::ServerOptions server_options(const ServeFlags& flags, const cluster::JobEnvi
       .rank = place.rank,
       .compute_threads = flags.threads < 0 ? ps::default_compute_threads() : static_cast<std::size_t>(flags.threads),
       .transport = place.transport,
-      .checkpoints = find_checkpoints(place)};
+      .checkpoints = find_checkpoints(place),
+      .spans = timeline};
 }
 
 /// How a server's membership in the job ended.
@@ -154,8 +167,9 @@ Ending take_part(ps::Server& server, const cluster::JobEnvironment& place, clust
 
 int serve(const ServeFlags& flags) {
   const auto place = find_place(flags);
-  set_up_logging({.role = fmt::format("server {}", place.rank)});
-  ps::Server server(server_options(flags, place));
+  set_up_logging({.role = fmt::format("server {}", place.rank), .level = chosen_log_level(flags.log_level)});
+  const auto timeline = open_timeline(place);
+  ps::Server server(server_options(flags, place, timeline.get()));
   log_info("listening", "listens", {{"address", server.address().text()}});
   for (cluster::MemberId former = 0;;) {
     const Ending ending = take_part(server, place, former);
@@ -193,6 +207,7 @@ void add_serve(CLI::App& app, Action& action) {
                       "(or TRIREME_RUN_DIR)");
   command->add_option("--secret-file", flags->secret_file, "file with the job's secret (or TRIREME_SECRET)");
   command->add_flag("--allow-plain", flags->allow_plain, "accept other hosts without TLS: on a trusted network only");
+  command->add_option(kLogLevelFlag, flags->log_level, kLogLevelHelp);
   command->callback([flags, &action] { action = [flags] { return serve(*flags); }; });
 }
 

@@ -71,7 +71,7 @@ void tell_result(const launch::JobOutcome& outcome, const observe::RunFolder& fo
   fmt::print("  checkpoints/        to continue: trireme resume {}; to inspect: trireme ckpt ls {}\n", out, out);
   fmt::print("  metrics.jsonl       loss, accuracy, speed, clocks over time\n");
   fmt::print("  tensorboard/        the same for: tensorboard --logdir {}/tensorboard\n", out);
-  if (flags.timeline) fmt::print("  timeline-*.json     what each worker did when: open them in ui.perfetto.dev\n");
+  if (flags.timeline) fmt::print("  timeline.json       what each process did when: open it in ui.perfetto.dev\n");
   fmt::print("  logs/               one log per process\n");
   fmt::print("\ntry next\n");
   suggest_next(flags);

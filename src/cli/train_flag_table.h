@@ -18,6 +18,7 @@
 
 #include "base/error.h"
 #include "base/flag.h"
+#include "cli/log_level.h"
 #include "cli/train_flags.h"
 #include "launch/job_runner.h"
 #include "net/address.h"
@@ -286,11 +287,15 @@ inline auto flags_of_when_it_ends() {
       flag("--log-every", &TrainFlags::log_every, "steps per row of metrics",
            {.show_default = true, .limits = {.least = 1}},
            [](auto& worker, const TrainFlags& flags) { worker.options.log_every = flags.log_every; }),
+      flag(kLogLevelFlag, &TrainFlags::log_level, kLogLevelHelp,
+           {.check = [](const std::string&, const std::string& text) { chosen_log_level(text); },
+            .set_job = [](launch::JobSpec& job, const TrainFlags& flags) { job.log_level = flags.log_level; }}),
       flag("--json", &TrainFlags::json, "print one line of JSON at the end, and nothing else, on standard output",
            {.of_one_launch = true,
             .set_job = [](launch::JobSpec& job, const TrainFlags& flags) { job.quiet = flags.json; }}),
       flag("--timeline", &TrainFlags::timeline,
-           "write timeline-<worker>.json: what each worker did when, for ui.perfetto.dev", {},
+           "write timeline.json: what each worker and server did when, for ui.perfetto.dev",
+           {.set_job = [](launch::JobSpec& job, const TrainFlags& flags) { job.timeline = flags.timeline; }},
            [](auto& worker, const TrainFlags& flags) { worker.options.timeline = flags.timeline; }));
 }
 

@@ -68,6 +68,7 @@ struct TrainFlags {
   double target_accuracy = 0;
   std::uint32_t early_stop = 0;
   std::uint64_t log_every = 10;
+  std::string log_level;
   std::string slow;
   std::uint32_t step_ms = 0;
   bool balance = false;

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "cli/train_flags.h"
 #include "cli/worker_options.h"
+#include "cluster/environment.h"
 #include "job/termination.h"
 #include "tensor/device.h"
 
@@ -17,9 +18,9 @@ namespace {
 
 void work(const TrainFlags& flags) {
   leave_on_sigterm();
+  if (const auto place = cluster::read_environment()) set_up_logging(place->logging());  // before the data is read
   const data::Split data = load_data(flags);
   const auto job = Job::join();
-  set_up_logging({.role = fmt::format("worker {}", job->slot())});
   seed_torch(flags.seed);
   const Model model = make_model(flags.model, data.train->sample_shape(), data.train->classes());
   Trainer(*job, model, to_options(flags, job->rank())).fit(data.train, data.test);
@@ -32,7 +33,6 @@ int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
   try {
     if (argc != 2) trireme::fail<trireme::InvalidArgument>("this program is started by 'trireme train'");
-    trireme::set_up_logging({.role = "worker"});
     trireme::cli::work(nlohmann::json::parse(argv[1]).get<trireme::cli::TrainFlags>());
     return 0;
   } catch (const std::exception& problem) {

@@ -69,6 +69,7 @@ JobEnvironment from_own_variables(const Lookup& lookup, const std::string& role)
   place.latency = std::chrono::milliseconds(number_of(lookup, "TRIREME_LATENCY_MS", 0));
   place.trace_algorithms = number_of(lookup, "TRIREME_TRACE_ALGORITHMS", 0) != 0;
   place.trace_steps = number_of(lookup, "TRIREME_TRACE_STEPS", 0) != 0;
+  place.timeline = number_of(lookup, "TRIREME_TIMELINE", 0) != 0;
   place.run_folder = text_of(lookup, "TRIREME_RUN_DIR");
   place.train_options = text_of(lookup, "TRIREME_TRAIN_OPTIONS");
   place.initial_workers = static_cast<std::uint32_t>(number_of(lookup, "TRIREME_INITIAL_WORKERS", 0));
@@ -157,6 +158,10 @@ void check_secret(const std::string& secret, const std::string& where) {
 
 }  // namespace
 
+LogOptions JobEnvironment::logging() const {
+  return {.role = fmt::format("{} {}", to_string(role), rank), .level = log_level};
+}
+
 std::string read_secret(const Lookup& lookup) {
   if (const std::string secret = text_of(lookup, "TRIREME_SECRET"); !secret.empty()) {
     check_secret(secret, "TRIREME_SECRET");
@@ -178,6 +183,9 @@ std::optional<JobEnvironment> read_environment(const Lookup& lookup) {
     place = from_tf_config(config);
   }
   if (!place) return std::nullopt;
+  if (const std::string level = text_of(lookup, kLogLevelVariable); !level.empty()) {
+    place->log_level = parse_log_level(kLogLevelVariable, level);
+  }
   place->secret = read_secret(lookup);
   if (place->secret.empty()) {
     fail<InvalidArgument>(

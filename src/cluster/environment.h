@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "base/log.h"
 #include "cluster/protocol.h"
 
 namespace trireme::cluster {
@@ -28,8 +29,13 @@ struct JobEnvironment {
   std::chrono::milliseconds latency{0};  ///< experiments: delay of what workers send each other in the background
   bool trace_algorithms = false;         ///< log which algorithms workers reduce with, and why
   bool trace_steps = false;              ///< write down when each step of a loop of your own began and took effect
-  std::string run_folder;                ///< where results go; empty = the process decides
-  std::string train_options;             ///< of a Trainer, as JSON: they win over the program's own; empty = none
+  bool timeline = false;                 ///< record what the process does when; see observe::Timeline
+  LogLevel log_level = LogLevel::kInfo;
+  std::string run_folder;     ///< where results go; empty = the process decides
+  std::string train_options;  ///< of a Trainer, as JSON: they win over the program's own; empty = none
+
+  /// Returns how the process logs: as "worker 1" or "server 0".
+  LogOptions logging() const;
 };
 
 /// Looks up a variable: `std::getenv` in a program, a map in a test.
@@ -45,6 +51,7 @@ using Lookup = std::function<const char*(const char* name)>;
 ///   and without TRIREME_MASTER also at the start)
 ///   TRIREME_THROTTLE 100mbit     TRIREME_LATENCY_MS                  TRIREME_TRACE_ALGORITHMS 1
 ///   TRIREME_TRACE_STEPS 1        TRIREME_TRAIN_OPTIONS {"codec": "fp16"}: for a Trainer, by the flags' names
+///   TRIREME_LOG_LEVEL debug|info|warning|error                       TRIREME_TIMELINE 1
 ///
 /// TF_CONFIG: the jobs are `chief` (or `master`), `worker` and `ps`. Each listens at its own address. The chief is
 /// worker 0 and hosts the master at its address; without a chief, worker 0 does. The secret comes from TRIREME_SECRET

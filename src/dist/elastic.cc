@@ -91,6 +91,7 @@ class ElasticLoop {
   bool end() {
     job_.membership().flush();
     world_.steps = state_.step();
+    world_.state_sha256 = state_.hash();
     world_.post_result();
     job_.membership().leave();
     return true;

@@ -3,11 +3,13 @@
 #include <torch/utils.h>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/lanes.h"
 #include "base/log.h"
 #include "base/random.h"
 #include "dist/optimizer_item.h"
 #include "elastic/state_sync.h"
+#include "tensor/host_memory.h"
 #include "tensor/torch_checkpoint.h"
 
 namespace trireme::dist {
@@ -98,6 +100,18 @@ std::vector<NamedParameter> State::Impl::tensors() const {
 
 nlohmann::json State::Impl::describe_all() const {
   return {{"weights", describe(weights_)}, {"values", describe(values_)}};
+}
+
+std::string State::Impl::hash() const {
+  Sha256 hash;
+  const std::vector<std::uint8_t> described = nlohmann::json::to_msgpack(describe_all());
+  hash.add(std::as_bytes(std::span(described)));
+  for (const NamedParameter& tensor : tensors()) {
+    const torch::Tensor host = on_host(tensor.tensor);
+    hash.add(as_bytes(tensor.name));
+    hash.add(bytes_of(host));
+  }
+  return hash.hex();
 }
 
 // ---- Views.

@@ -62,6 +62,9 @@ class State::Impl final : public StepOwner {
   /// Saves it if it was not, and waits for that. Throws PeerLost if somebody's part may never come.
   void save_last();
 
+  /// Returns the SHA-256 of all that it consists of: the same on all ranks, and for all runs that were the same.
+  std::string hash() const;
+
   // ---- Steps.
 
   Step step() const { return at_.version; }

@@ -204,6 +204,7 @@ void World::Impl::report(const std::map<std::string, double>& values, Step step)
 void World::Impl::post_result() {
   if (!job->chief()) return;
   nlohmann::json result{{"steps", steps}, {"strategy", "own loop"}};
+  if (!state_sha256.empty()) result["state_sha256"] = state_sha256;
   if (!reported.empty()) result["metrics"] = reported;
   if (job->stop_requested()) result["stopped_because"] = "asked to stop";
   if (const auto& folder = job->session().folder()) {

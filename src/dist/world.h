@@ -64,6 +64,7 @@ struct World::Impl {
   std::uint32_t local_size = 1;
   std::uint32_t channels_opened = 0;
   Step steps = 0;                          // of the optimizer that has made the most, or reported
+  std::string state_sha256;                // at the end of `elastic`
   std::optional<LoopReports> reports;      // the chief's, once it has something to report
   std::map<std::string, double> reported;  // last
   Mutex mutex;

@@ -23,6 +23,7 @@ void WorkerTrace::end(bool repeated) {
 void WorkerTrace::enter_view(std::optional<Step> at) {
   if (in_progress_ && at && in_progress_->step < *at) add(Kind::kCommit);
   in_progress_.reset();
+  if (trace_ && at) trace_->add({.kind = Kind::kEnter, .step = *at, .view = job_.view().view});
 }
 
 void WorkerTrace::add(Kind kind) {

@@ -20,7 +20,8 @@ class WorkerTrace {
   /// It has taken effect, or (`repeated`) had before.
   void end(bool repeated = false);
 
-  /// Another view goes on with step `at`: one that was interrupted has taken effect if the others are beyond it.
+  /// Another view goes on with step `at` (nullopt: work is leased): a step that was interrupted has taken effect if the
+  /// others are beyond it. Writes that down too: the process that made such a step may not have lived to say so.
   void enter_view(std::optional<Step> at);
 
  private:

@@ -1,11 +1,14 @@
 #include "trireme/job.h"
 
+#include "base/log.h"
 #include "job/job_session.h"
 
 namespace trireme {
 
 std::unique_ptr<Job> Job::join() {
-  return std::make_unique<Job>(std::make_unique<JobSession>(cluster::read_environment()));
+  const auto place = cluster::read_environment();
+  if (place) set_up_logging(place->logging());
+  return std::make_unique<Job>(std::make_unique<JobSession>(place));
 }
 
 Job::Job(std::unique_ptr<JobSession> session) : session_(std::move(session)) {}

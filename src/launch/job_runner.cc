@@ -28,6 +28,7 @@
 #include "launch/signal_watcher.h"
 #include "launch/supervisor.h"
 #include "observe/progress.h"
+#include "observe/timeline.h"
 #include "store/store.h"
 
 namespace trireme::launch {
@@ -79,6 +80,7 @@ class JobRunner {
     std::filesystem::remove(folder_.path() / "secret");
     if (!spec_.quiet) line_.finish();
     echo();
+    merge_timeline();
     conclude();
     return outcome_;
   }
@@ -91,6 +93,15 @@ class JobRunner {
     }
     write_secret();
     master_.start(Deadline::Clock::now());
+  }
+
+  /// All processes have ended: what they recorded becomes one file.
+  void merge_timeline() {
+    try {
+      observe::merge_timeline(folder_);
+    } catch (const IoError& problem) {  // no reason for the job to fail
+      say(fmt::format("the timeline could not be written: {}", problem.what()));
+    }
   }
 
   /// How it ended. Success is a result, or, of a program that reports none, an end by itself.
@@ -151,6 +162,7 @@ class JobRunner {
 
   pid_t start(const std::string& name, std::vector<std::string> argv, std::map<std::string, std::string> env) {
     env["TRIREME_SECRET"] = secret_;
+    if (!spec_.log_level.empty()) env[kLogLevelVariable] = spec_.log_level;
     return supervisor_.start({.name = name, .argv = std::move(argv), .env = std::move(env), .log = folder_.log(name)});
   }
 
@@ -168,6 +180,7 @@ class JobRunner {
         {"TRIREME_LATENCY_MS", std::to_string(spec_.latency_ms)},
         {"TRIREME_TRACE_ALGORITHMS", spec_.trace_algorithms ? "1" : "0"},
         {"TRIREME_TRACE_STEPS", spec_.trace_steps ? "1" : "0"},
+        {"TRIREME_TIMELINE", spec_.timeline ? "1" : "0"},
         {"TRIREME_TRAIN_OPTIONS", spec_.train_options},
         {"TRIREME_RUN_DIR", folder_.path().string()}};
     // OpenBLAS has its own threads, one per core in every worker, which wait by spinning; LibTorch cannot limit them.
@@ -411,7 +424,7 @@ class JobRunner {
 
   void echo() {
     if (!spec_.echo_chief || spec_.quiet) return;
-    if (const std::string lines = chief_log_.next_lines(); !lines.empty()) line_.print_above(lines);
+    if (const std::string lines = without_routine(chief_log_.next_lines()); !lines.empty()) line_.print_above(lines);
   }
 
   void say(const std::string& text) {

@@ -25,8 +25,10 @@ struct JobSpec {
   std::string transport = "auto";
   std::string throttle;                  ///< experiments: the speed of links, "100mbit"; empty = no limit
   std::uint32_t latency_ms = 0;          ///< experiments: delay of what workers send each other in the background
+  std::string log_level;                 ///< of all processes, see TRIREME_LOG_LEVEL; empty = as in our environment
   bool trace_algorithms = false;         ///< workers log which algorithms they reduce with
   bool trace_steps = false;              ///< loops of your own write down when steps began and took effect
+  bool timeline = false;                 ///< workers and servers record what they do when
   int threads = 0;                       ///< compute threads of each worker; 0 = threads_per_worker
   std::string train_options;             ///< see cluster::JobEnvironment
   std::vector<std::string> worker_argv;  ///< the program of every worker

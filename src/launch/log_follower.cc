@@ -2,6 +2,9 @@
 
 #include <fstream>
 #include <iterator>
+#include <sstream>
+
+#include "base/log.h"
 
 namespace trireme::launch {
 
@@ -19,6 +22,16 @@ std::string LogFollower::next_lines() {
   if (end == std::string::npos) return "";
   read_ += end + 1;
   return fresh.substr(0, end);
+}
+
+std::string without_routine(const std::string& lines) {
+  std::istringstream text(lines);
+  std::string kept;
+  for (std::string line; std::getline(text, line);) {
+    if (!is_routine(line)) kept += line + "\n";
+  }
+  if (!kept.empty()) kept.pop_back();
+  return kept;
 }
 
 }  // namespace trireme::launch

@@ -19,4 +19,7 @@ class LogFollower {
   std::size_t read_ = 0;
 };
 
+/// Returns `lines` without those that the library logged as a matter of routine: what a program prints, and warnings.
+std::string without_routine(const std::string& lines);
+
 }  // namespace trireme::launch

@@ -27,6 +27,7 @@ struct MasterFlags {
   double plan_within = 0;
   std::uint64_t max_views = 0;
   bool allow_plain = false;
+  std::string log_level = {};
 
   bool operator==(const MasterFlags&) const = default;
 };
@@ -63,7 +64,9 @@ inline auto master_flags() {
            "are elastic; 0: it ends the job",
            kShowDefault),
       flag("--max-views", &MasterFlags::max_views, "give up after this many views; 0: never", kShowDefault),
-      flag("--allow-plain", &MasterFlags::allow_plain, "accept other hosts without TLS: on a trusted network only")};
+      flag("--allow-plain", &MasterFlags::allow_plain, "accept other hosts without TLS: on a trusted network only"),
+      flag("--log-level", &MasterFlags::log_level,
+           "least level that it logs: debug, info, warning or error; TRIREME_LOG_LEVEL, or info, unless given")};
 }
 
 }  // namespace trireme::launch

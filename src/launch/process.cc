@@ -143,6 +143,19 @@ std::string advice(int code, const std::string& program) {
 
 }  // namespace
 
+void check_program(const std::string& program) {
+  std::string path;
+  try {
+    path = find_program(program, merged_environment({}));
+  } catch (const IoError& problem) {
+    fail<InvalidArgument>("{}", problem.what());
+  }
+  if (std::filesystem::is_directory(path)) fail<InvalidArgument>("cannot start '{}': it is a folder", program);
+  if (::access(path.c_str(), X_OK) == 0) return;
+  const int code = errno;
+  fail<InvalidArgument>("cannot start '{}': {}{}", program, std::generic_category().message(code), advice(code, path));
+}
+
 pid_t spawn(const ProcessSpec& spec, int guard) {
   if (spec.argv.empty()) fail<InvalidArgument>("cannot start {}: no program was given", spec.name);
   const Plan plan(spec);

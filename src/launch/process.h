@@ -17,6 +17,10 @@ struct ProcessSpec {
   std::filesystem::path log = {};               ///< stdout and stderr are appended to it; empty: inherited
 };
 
+/// Throws InvalidArgument if `program`, looked up in PATH if it has no '/', is not there or may not be executed: before
+/// anything is started for it.
+void check_program(const std::string& program);
+
 /// Starts `spec` as leader of a new process group and returns its pid once the program runs.
 ///
 /// The child has default signal handlers, an empty signal mask, /dev/null as stdin and no descriptor of ours except 0,

@@ -134,10 +134,11 @@ fs::path RunFolder::log(std::string_view role) const { return logs() / (as_file_
 
 std::vector<fs::path> RunFolder::run_files() const {
   std::vector<fs::path> files;
-  for (const fs::path& file : {metrics(), model(), result(), config(), program()}) {
+  for (const fs::path& file : {metrics(), model(), result(), config(), program(), timeline()}) {
     if (std::error_code error; fs::exists(fs::symlink_status(file, error))) files.push_back(file);
   }
   collect(path_, files, is_step_trace);
+  collect(timeline_parts(), files, [](const std::string& name) { return name.ends_with(".jsonl"); });
   collect(tensorboard(), files, [](const std::string& name) { return name.starts_with("events.out.tfevents."); });
   collect(logs(), files, [](const std::string& name) { return name.ends_with(".log"); });
   std::vector<fs::path> steps;

@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array<std::string_view, 3> kKinds{"begin", "commit", "repeat"};  // in the order of StepEvent::Kind
+constexpr std::array<std::string_view, 4> kKinds{"begin", "commit", "repeat", "enter"};  // as in StepEvent::Kind
 
 struct TraceName {
   std::uint32_t slot = 0;

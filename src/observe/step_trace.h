@@ -14,15 +14,16 @@
 
 namespace trireme::observe {
 
-/// One event of a worker: it began a step, a step took effect for it, or a unit turned out to have taken effect before.
+/// One event of a worker: it began a step, a step took effect for it, a unit turned out to have taken effect before, or
+/// it entered a view that goes on with `step` (so all steps below that have taken effect).
 struct StepEvent {
-  enum class Kind { kBegin, kCommit, kRepeat };
+  enum class Kind { kBegin, kCommit, kRepeat, kEnter };
 
   Kind kind = Kind::kBegin;
   std::int64_t at = 0;  ///< nanoseconds of the host's monotonic clock: the same for all its processes
   Step step = 0;
   View view = 0;
-  LaneRange lanes;                    ///< the lanes that this worker computed
+  LaneRange lanes;                    ///< the lanes that this worker computed; none for kEnter
   std::optional<std::uint64_t> unit;  ///< asynchronous modes: step * lanes + lane
   std::uint32_t slot = 0;             ///< the worker: from the name of the file
   std::int64_t pid = 0;               ///< and which process of the worker

@@ -1,65 +1,48 @@
 #pragma once
 
-#include <chrono>
 #include <filesystem>
+#include <map>
 #include <string>
-#include <vector>
 
 #include "base/mutex.h"
+#include "base/spans.h"
+#include "observe/append_file.h"
+#include "observe/run_folder.h"
 
 namespace trireme::observe {
 
-/// Records what happened when in one process: spans on named tracks, written as Chrome's trace events, which Perfetto
-/// (ui.perfetto.dev) and chrome://tracing show. Times are those of the host's steady clock, so the files of several
-/// processes of one host can be opened together. Thread-safe.
-class Timeline {
+/// Records what one process of a run did when: `timeline/worker-0-71.jsonl` in the run's folder, a line per span, which
+/// grows as the run does, so that a killed process loses the last moments only. `merge_timeline` makes of all of them
+/// one file for Perfetto (ui.perfetto.dev) and chrome://tracing. Thread-safe.
+class Timeline final : public SpanRecorder {
  public:
-  using Clock = std::chrono::steady_clock;
-
-  struct Span {
-    std::string track;  ///< "compute", "network": a row of the display
-    std::string name;
-    Clock::time_point begin;
-    Clock::time_point end;
-  };
-
-  /// `process` is the number and `name` the title of this process in the display. `write` writes the file.
-  Timeline(std::uint64_t process, std::string name) : process_(process), name_(std::move(name)) {}
+  /// `role` is "worker 0", `pid` that of this process. Throws IoError.
+  Timeline(const RunFolder& run, const std::string& role, std::int64_t pid);
+  ~Timeline() override;  ///< writes what is left
 
   /// Keeps up to a million spans; counts and drops later ones.
-  void add(Span span);
+  void add(const Span& span) override;
 
-  std::vector<Span> spans() const;
-
-  /// Replaces `path` by the spans added so far. Throws IoError.
-  void write(const std::filesystem::path& path) const;
+  /// Writes what was added so far; does so by itself every now and then.
+  void flush();
 
  private:
-  static constexpr std::size_t kMostSpans = 1'000'000;
+  void write() TRIREME_REQUIRES(mutex_);
+  void name_thread(std::int64_t thread) TRIREME_REQUIRES(mutex_);
 
-  const std::uint64_t process_;
-  const std::string name_;
-  mutable Mutex mutex_;
-  std::vector<Span> spans_ TRIREME_GUARDED_BY(mutex_);
+  AppendFile file_;
+  Mutex mutex_;
+  std::string lines_ TRIREME_GUARDED_BY(mutex_);  // not written yet
+  Deadline write_by_ TRIREME_GUARDED_BY(mutex_) = Deadline::in(0s);
+  std::map<std::int64_t, bool> named_ TRIREME_GUARDED_BY(mutex_);  // threads
+  std::uint64_t spans_ TRIREME_GUARDED_BY(mutex_) = 0;
   std::uint64_t left_out_ TRIREME_GUARDED_BY(mutex_) = 0;
 };
 
-/// Adds a span from its construction to its destruction; does nothing without a timeline.
-class ScopedSpan {
- public:
-  ScopedSpan(Timeline* timeline, const char* track, std::string name)
-      : timeline_(timeline), track_(track), name_(std::move(name)), begin_(Timeline::Clock::now()) {}
-  ~ScopedSpan() {
-    if (timeline_ != nullptr) timeline_->add({track_, std::move(name_), begin_, Timeline::Clock::now()});
-  }
-  ScopedSpan(const ScopedSpan&) = delete;
-  ScopedSpan& operator=(const ScopedSpan&) = delete;
-
- private:
-  Timeline* timeline_;
-  const char* track_;
-  std::string name_;
-  Timeline::Clock::time_point begin_;
-};
+/// Writes `timeline.json` with all that the processes of the run, in all its launches, have recorded; does nothing if
+/// none has. Times are those of the host's monotonic clock, which its processes share, moved by one amount for all of
+/// them so that they are also those of the wall clock: launches before and after a reboot, and other hosts, stand
+/// beside each other. Throws IoError.
+void merge_timeline(const RunFolder& run);
 
 }  // namespace trireme::observe

@@ -166,6 +166,7 @@ void Chunk::release_held() {
 
 /// Makes one update; if there is a linked replica, returns what it needs to make the same.
 std::optional<Chunk::Forward> Chunk::apply(std::span<const ChunkRequest* const> requests, double factor) {
+  const ScopedSpan span(policy_.spans, "update", requests.front()->info.step);
   double samples = 0;
   std::vector<Partial> partials;
   for (const ChunkRequest* request : requests) {

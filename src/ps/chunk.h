@@ -9,6 +9,7 @@
 
 #include "base/lanes.h"
 #include "base/mutex.h"
+#include "base/spans.h"
 #include "base/step.h"
 #include "net/buffer_pool.h"
 #include "optim/update_rule.h"
@@ -63,6 +64,7 @@ struct ChunkPolicy {
   std::shared_ptr<net::BufferPool> pool;  ///< for what goes to replicas; may be null where there are none
   Step snapshot_every = 0;                ///< bsp: `on_snapshot` gets every version that is a multiple of it; 0 = none
   std::function<void(const ChunkHeader&, ChunkState)> on_snapshot;  ///< may be null; under the chunk's lock
+  SpanRecorder* spans = nullptr;                                    ///< what updates take; null: nobody wants to know
 };
 
 /// A chunk of parameters with its optimizer state: the unit of locking and consistency. Thread-safe.

@@ -239,6 +239,8 @@ void Client::push(std::span<const std::uint32_t> tables, const StepInfo& info, b
 }
 
 void Client::send_chunks(std::span<const std::uint32_t> chunks, const StepInfo& info, bool push, bool pull) {
+  step_ = push ? std::optional(info.step) : std::nullopt;
+  const ScopedSpan span(options_.spans, push ? "push" : "ask", step_);
   for (const auto& peer : peers_) {
     if (!peer) continue;
     std::vector<std::uint32_t> group;
@@ -299,11 +301,15 @@ StepOutcome Client::finish() {
   std::vector<Sent> sent;
   sent.swap(sent_);
   std::vector<std::uint32_t> pulled;
+  std::optional<ScopedSpan> waiting;
+  waiting.emplace(options_.spans, "wait", step_);
   for (const Sent& request : sent) {
     const auto frame = wait(*request.peer, request.pending, deadline, "a push or pull");
     if (request.pull) pulled.insert(pulled.end(), request.chunks.begin(), request.chunks.end());
     outcome.add(net::decode_message<StepOutcome>(frame.body_bytes()));
   }
+  waiting.reset();
+  const ScopedSpan pulling(options_.spans, "pull", step_);
   const bool must_be_whole = job_.consistency.synchronous() && job_.consistency.backup_workers == 0;
   if (must_be_whole && !outcome.whole()) return outcome;
   for (const Sent& request : sent) {  // all is there: nothing can fail any more

@@ -8,6 +8,7 @@
 
 #include "base/lanes.h"
 #include "base/mutex.h"
+#include "base/spans.h"
 #include "base/step.h"
 #include "codec/error_feedback.h"
 #include "net/connection.h"
@@ -26,6 +27,8 @@ struct ClientOptions {
   std::chrono::milliseconds timeout = 60s;        ///< for each answer of a server
   std::uint64_t bits_per_second = 0;  ///< experiments: a slow link to each server, without shared memory; 0 = none
   std::chrono::milliseconds silent_after{0};  ///< a server whose host is silent for so long is lost; 0 = never
+
+  SpanRecorder* spans = nullptr;  ///< what pushes and pulls take; null: nobody wants to know. Outlives the client
 
   /// Called with each server whose host does not answer: before the call that fails for that reason throws, and in
   /// `interrupt`, on its thread.
@@ -208,6 +211,7 @@ class Client {
   std::vector<std::uint64_t> encoded_offsets_;  // by chunk: where its encoded gradient lies
   std::shared_ptr<net::Segment> encoded_segment_;
   std::vector<Sent> sent_;
+  std::optional<Step> step_;  // of what was sent, for spans
   Traffic traffic_;
 };
 

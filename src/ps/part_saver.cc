@@ -50,8 +50,8 @@ checkpoint::Staging stage(const Layout& layout, Snapshot snapshot) {
 
 }  // namespace
 
-PartSaver::PartSaver(std::filesystem::path folder)
-    : folder_(std::move(folder)), thread_([this](const std::stop_token& stop) {
+PartSaver::PartSaver(std::filesystem::path folder, SpanRecorder* spans)
+    : folder_(std::move(folder)), spans_(spans), thread_([this](const std::stop_token& stop) {
         net::name_thread("checkpoint");
         work(stop);
       }) {}
@@ -113,6 +113,7 @@ void PartSaver::write(const Job& job) const {
     fail<Error>("it was given up, its view ended, or {:.0f} s passed, before all of it came to version {}",
                 seconds(kSnapshotWithin), request.version);
   }
+  const ScopedSpan span(spans_, "checkpoint", job.step);
   const checkpoint::Staging staging = stage(job.tables->layout(), std::move(*snapshot));
   checkpoint::write_part(checkpoint::real_file_system(), folder_ / checkpoint::step_folder_name(job.step),
                          {.step = job.step, .attempt = request.attempt, .part = request.part, .parts = request.parts},

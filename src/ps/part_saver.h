@@ -15,7 +15,7 @@ namespace trireme::ps {
 class PartSaver {
  public:
   /// `folder` is the run's for checkpoints: nothing is written elsewhere, whatever a request says.
-  explicit PartSaver(std::filesystem::path folder);
+  explicit PartSaver(std::filesystem::path folder, SpanRecorder* spans = nullptr);
 
   /// Gives up what it is writing.
   ~PartSaver();
@@ -38,6 +38,7 @@ class PartSaver {
   void write(const Job& job) const;
 
   const std::filesystem::path folder_;
+  SpanRecorder* const spans_;
   Mutex mutex_;
   StoppableCondition changed_;
   std::optional<Job> job_ TRIREME_GUARDED_BY(mutex_);  // in progress; the thread reads it without the lock

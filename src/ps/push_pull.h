@@ -20,6 +20,8 @@ class PushPull final : public ChunkWaiter, public std::enable_shared_from_this<P
 
   std::size_t size() const { return parts_.size(); }
   std::size_t bytes() const { return bytes_; }
+  bool pushes() const { return request_.push; }
+  Step step() const { return request_.info.step; }
 
   /// Does chunks [begin, end) of the request.
   void run(std::size_t begin, std::size_t end);

@@ -26,7 +26,7 @@ class Server::Impl final : public net::RequestHandler {
   explicit Impl(ServerOptions options) : options_(std::move(options)) {
     if (!options_.service.pool) options_.service.pool = std::make_shared<net::BufferPool>();
     if (options_.compute_threads > 0) compute_.emplace(options_.compute_threads);
-    if (!options_.checkpoints.empty()) saver_.emplace(options_.checkpoints);
+    if (!options_.checkpoints.empty()) saver_.emplace(options_.checkpoints, options_.spans);
     options_.service.listener.role = "server";
     service_.emplace(options_.service, *this);
   }
@@ -166,7 +166,8 @@ class Server::Impl final : public net::RequestHandler {
   }
 
   void create_tables(const JobTables& job) TRIREME_REQUIRES(enter_mutex_) {
-    auto tables = std::make_shared<Tables>(job, options_.service.pool, /*snapshots=*/saver_.has_value());
+    auto tables =
+        std::make_shared<Tables>(job, options_.service.pool, /*snapshots=*/saver_.has_value(), options_.spans);
     if (view_.load() != 0) tables->check_view(info_);
     tables_ = std::move(tables);
     if (view_.load() != 0) hold();
@@ -266,12 +267,20 @@ class Server::Impl final : public net::RequestHandler {
 
   /// Runs the chunks of a request here, or over the compute threads if it is large.
   void spread(const std::shared_ptr<PushPull>& push_pull) {
-    if (!compute_ || push_pull->bytes() < kSpreadFrom) return push_pull->run(0, push_pull->size());
+    const char* const what = push_pull->pushes() ? "push" : "pull";
+    const std::optional<Step> step = push_pull->pushes() ? std::optional(push_pull->step()) : std::nullopt;
+    if (!compute_ || push_pull->bytes() < kSpreadFrom) {
+      const ScopedSpan span(options_.spans, what, step);
+      return push_pull->run(0, push_pull->size());
+    }
     const std::size_t tasks = std::min(push_pull->size(), 4 * options_.compute_threads);
     for (std::size_t i = 0; i < tasks; ++i) {
       const std::size_t begin = push_pull->size() * i / tasks;
       const std::size_t end = push_pull->size() * (i + 1) / tasks;
-      boost::asio::post(*compute_, [push_pull, begin, end] { push_pull->run_reporting(begin, end); });
+      boost::asio::post(*compute_, [this, push_pull, begin, end, what, step] {
+        const ScopedSpan span(options_.spans, what, step);
+        push_pull->run_reporting(begin, end);
+      });
     }
   }
 

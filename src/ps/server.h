@@ -19,6 +19,7 @@ struct ServerOptions {
   net::Transport transport = net::Transport::kAuto;  ///< to other servers; shared memory is never used there
   std::chrono::milliseconds replica_timeout = 5s;    ///< for each answer of a replica; later it is given up
   std::filesystem::path checkpoints;  ///< the run's folder for them, which the chief sees too; empty = it writes none
+  SpanRecorder* spans = nullptr;      ///< what its work takes; null: nobody wants to know. Outlives the server
   CrashHook on_point;                 ///< tests: called at each CrashPoint
 };
 

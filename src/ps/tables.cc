@@ -29,7 +29,7 @@ const JobTables& checked(const JobTables& job) {
 
 }  // namespace
 
-Tables::Tables(const JobTables& description, std::shared_ptr<net::BufferPool> pool, bool snapshots)
+Tables::Tables(const JobTables& description, std::shared_ptr<net::BufferPool> pool, bool snapshots, SpanRecorder* spans)
     : description_(checked(description)),
       layout_(description.tables, description.shards, {.max_chunk_bytes = description.max_chunk_bytes}),
       policy_{.update = description.update,
@@ -37,7 +37,8 @@ Tables::Tables(const JobTables& description, std::shared_ptr<net::BufferPool> po
               .lanes = description.lanes,
               .pool = std::move(pool),
               .snapshot_every = 0,
-              .on_snapshot = {}} {
+              .on_snapshot = {},
+              .spans = spans} {
   if (!snapshots) return;
   snapshots_ = std::make_unique<SnapshotCollector>();
   policy_.snapshot_every = description.consistency.synchronous() ? description.checkpoint_every : 0;

@@ -17,7 +17,8 @@ class Tables {
   /// Throws InvalidArgument if they cannot be, or are more than a server can hold.
   /// With `snapshots`, those of what a server is the primary of are collected, of every version that the description
   /// names and of others on demand.
-  Tables(const JobTables& description, std::shared_ptr<net::BufferPool> pool, bool snapshots = false);
+  Tables(const JobTables& description, std::shared_ptr<net::BufferPool> pool, bool snapshots = false,
+         SpanRecorder* spans = nullptr);
 
   /// Throws InvalidArgument, naming the difference, if `other` describes another job.
   void check_same(const JobTables& other) const;

@@ -9,37 +9,42 @@ namespace trireme {
 namespace {
 
 std::unique_ptr<Strategy> make_parameter_server(JobSession& job, const Model& model, const TrainOptions& options,
-                                                const ps::Consistency& consistency, Step checkpoint_every) {
+                                                const ps::Consistency& consistency, Step checkpoint_every,
+                                                SpanRecorder* spans) {
   return std::make_unique<ParameterServer>(job, model,
                                            ParameterServerOptions{.update = options.optimizer,
                                                                   .consistency = consistency,
                                                                   .lanes = options.lanes,
                                                                   .buffers = options.buffers,
                                                                   .codec = options.codec,
-                                                                  .checkpoint_every = checkpoint_every});
+                                                                  .checkpoint_every = checkpoint_every,
+                                                                  .spans = spans});
 }
 
 }  // namespace
 
 std::unique_ptr<Strategy> make_strategy(JobSession& job, const Model& model, const TrainOptions& options,
-                                        Step checkpoint_every) {
+                                        Step checkpoint_every, SpanRecorder* spans) {
   using Kind = cluster::StrategyChoice::Kind;
   cluster::check_servers(options.strategy, static_cast<std::uint32_t>(job.view().servers.size()));
   switch (options.strategy.kind) {
     case Kind::kParameterServer:
-      return make_parameter_server(job, model, options, options.consistency, checkpoint_every);
+      return make_parameter_server(job, model, options, options.consistency, checkpoint_every, spans);
     case Kind::kCentral:  // parameters in one place, one update for all: a single server in bsp is just that
-      return make_parameter_server(job, model, options, {.mode = ps::Consistency::Mode::kBsp}, checkpoint_every);
+      return make_parameter_server(job, model, options, {.mode = ps::Consistency::Mode::kBsp}, checkpoint_every, spans);
     case Kind::kAllReduce:
-      return std::make_unique<AllReduce>(
-          job, model,
-          AllReduceOptions{
-              .update = options.optimizer, .lanes = options.lanes, .buffers = options.buffers, .codec = options.codec});
+      return std::make_unique<AllReduce>(job, model,
+                                         AllReduceOptions{.update = options.optimizer,
+                                                          .lanes = options.lanes,
+                                                          .buffers = options.buffers,
+                                                          .codec = options.codec,
+                                                          .spans = spans});
     case Kind::kLocalSgd:
-      return std::make_unique<LocalSgd>(
-          job.ranks(), model,
-          LocalSgdOptions{
-              .update = options.optimizer, .choice = options.strategy.local_sgd, .buffers = options.buffers});
+      return std::make_unique<LocalSgd>(job.ranks(), model,
+                                        LocalSgdOptions{.update = options.optimizer,
+                                                        .choice = options.strategy.local_sgd,
+                                                        .buffers = options.buffers,
+                                                        .spans = spans});
   }
   TRIREME_CHECK(false, "no strategy");
 }

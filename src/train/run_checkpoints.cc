@@ -12,12 +12,13 @@
 namespace trireme {
 
 RunCheckpoints::RunCheckpoints(JobSession& job, const Model& model, const TrainOptions& options,
-                               const cluster::Plan& plan, std::uint64_t samples)
+                               const cluster::Plan& plan, std::uint64_t samples, SpanRecorder* spans)
     : job_(job),
       model_(model),
       options_(options),
       plan_(plan),
       samples_(samples),
+      spans_(spans),
       files_(job, options.checkpoint, options.checkpoint.every.value_or(plan.steps_per_epoch)) {}
 
 void RunCheckpoints::save_if_due(Strategy& strategy, Step before, Step now) {
@@ -27,6 +28,7 @@ void RunCheckpoints::save_if_due(Strategy& strategy, Step before, Step now) {
 
 void RunCheckpoints::save(Strategy& strategy, Step step) {
   if (!files_.wanted()) return;
+  const ScopedSpan span(spans_, "checkpoint", step);
   const auto began = Deadline::Clock::now();
   const CheckpointRequest request{.step = step,
                                   .saved = files_.saved(),

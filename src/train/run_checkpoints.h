@@ -9,6 +9,7 @@
 
 #include "trireme/trainer.h"
 
+#include "base/spans.h"
 #include "cluster/protocol.h"
 #include "elastic/job_checkpoints.h"
 #include "job/job_session.h"
@@ -20,9 +21,9 @@ namespace trireme {
 /// run has no folder, or wants no checkpoints. Used by the training thread.
 class RunCheckpoints {
  public:
-  /// `samples` is the size of the training set. All that is referred to outlives this object.
+  /// `samples` is the size of the training set; `spans` may be null. All that is referred to outlives this object.
   RunCheckpoints(JobSession& job, const Model& model, const TrainOptions& options, const cluster::Plan& plan,
-                 std::uint64_t samples);
+                 std::uint64_t samples, SpanRecorder* spans);
 
   /// Returns after how many steps one is due: the epoch's, unless the options say; 0 = never.
   Step every() const { return files_.every(); }
@@ -64,6 +65,7 @@ class RunCheckpoints {
   const TrainOptions& options_;
   const cluster::Plan& plan_;
   const std::uint64_t samples_;
+  SpanRecorder* const spans_;
   JobCheckpoints files_;
   std::optional<double> score_;  // of the present parameters; the chief's
 };

@@ -1,5 +1,9 @@
 #include "train/run_reports.h"
 
+#include <unistd.h>
+
+#include <utility>
+
 #include <fmt/format.h>
 
 #include "base/log.h"
@@ -17,11 +21,14 @@ RunReports::RunReports(JobSession& job, const Model& model, const TrainOptions& 
       plan_(plan),
       control_(control),
       trace_(job, options.trace_steps),
-      row_parts_(plan.log_every) {}
+      row_parts_(plan.log_every) {
+  if (!options_.timeline || !job_.folder()) return;
+  timeline_ = std::make_shared<observe::Timeline>(*job_.folder(), fmt::format("worker {}", job_.slot()), ::getpid());
+}
 
 void RunReports::enter_view(std::optional<Step> at) {
   trace_.enter_view(at);
-  if (options_.timeline && !timeline_) start_timeline();
+  if (timeline_ && !std::exchange(watching_, true)) watch_collectives();
   if (at && *at < reported_) {  // back to a checkpoint
     row_parts_.clear();
     reported_ = *at;
@@ -35,13 +42,16 @@ void RunReports::enter_view(std::optional<Step> at) {
 void RunReports::begin_step(const StepWork& work) {
   const auto unit = plan_.leased ? std::optional(work.step * plan_.lanes + work.lanes.first) : std::nullopt;
   trace_.begin(work.step, work.lanes, unit);
+  if (!timeline_) return;
+  step_->store(work.step);
+  step_began_ = Deadline::Clock::now();
 }
 
-void RunReports::end_step(bool repeated, Deadline::Clock::time_point began, Deadline::Clock::time_point computed) {
+void RunReports::end_step(bool repeated) {
   trace_.end(repeated);
-  if (!timeline_) return;
-  timeline_->add({"compute", "forward and backward", began, computed});
-  timeline_->add({"compute", "wait and update", computed, Deadline::Clock::now()});
+  if (timeline_) {
+    timeline_->add({.name = "step", .begin = step_began_, .end = Deadline::Clock::now(), .step = step_->load()});
+  }
 }
 
 void RunReports::count(const StepWork& work, const std::vector<LaneStatistics>& lanes, double lr, double took_s) {
@@ -72,18 +82,20 @@ void RunReports::ended(const TrainResult& result) {
   for (const auto& callback : callbacks_) callback->on_end(model_, result);
 }
 
-void RunReports::start_timeline() {
-  timeline_ = std::make_shared<observe::Timeline>(job_.slot(), fmt::format("worker {}", job_.slot()));
-  if (options_.strategy.uses_servers()) return;  // what travels there is not ours to see
-  job_.ranks().set_observer([timeline = timeline_](const collective::Operation& operation, auto began, auto ended) {
-    timeline->add(
-        {"network", operation.label.empty() ? collective::describe(operation) : operation.label, began, ended});
+/// Sums that travel beside the computation, on another thread. With servers what travels is recorded where it is sent.
+void RunReports::watch_collectives() {
+  if (options_.strategy.uses_servers()) return;
+  job_.ranks().set_observer([timeline = timeline_, step = step_](const collective::Operation& operation, auto began,
+                                                                 auto ended) {
+    const std::string what = operation.label.empty() ? collective::describe(operation) : operation.label;
+    timeline->add({.name = "all-reduce " + what, .begin = began, .end = ended, .step = step->load(), .overlaps = true});
   });
 }
 
-void RunReports::write_timeline() const {
-  if (!timeline_ || !job_.folder()) return;
-  timeline_->write(job_.folder()->path() / fmt::format("timeline-{}.json", job_.slot()));
+void RunReports::finish_timeline() const {
+  if (!timeline_) return;
+  timeline_->flush();
+  if (job_.alone()) observe::merge_timeline(*job_.folder());
 }
 
 /// Goes on where a former chief, or launch, ended.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -28,9 +29,10 @@ class RunReports {
   void enter_view(std::optional<Step> at);
 
   void begin_step(const StepWork& work);
+  void end_step(bool repeated);
 
-  /// The gradients were computed from `began` until `computed`, the update is made now.
-  void end_step(bool repeated, Deadline::Clock::time_point began, Deadline::Clock::time_point computed);
+  /// Where the parts of the training say what took how long; null if nobody wants to know.
+  SpanRecorder* spans() const { return timeline_.get(); }
 
   /// What the lanes of a step gave, which was not made before, and took so many seconds.
   void count(const StepWork& work, const std::vector<LaneStatistics>& lanes, double lr, double took_s);
@@ -48,11 +50,11 @@ class RunReports {
   void evaluated(Step step, const Evaluation& evaluation);
   void ended(const TrainResult& result);
 
-  /// Beside the run's other files, if there is one. Throws IoError.
-  void write_timeline() const;
+  /// The timeline, if there is one, has all of it. Of several processes the launcher makes one file. Throws IoError.
+  void finish_timeline() const;
 
  private:
-  void start_timeline();
+  void watch_collectives();
   void become_chief(std::optional<Step> at);
 
   JobSession& job_;
@@ -66,8 +68,11 @@ class RunReports {
   View back_in_ = 0;   // the view in which training last went back to a checkpoint
   Step first_step_ = 0;
   double seconds_before_ = 0;
-  double seconds_ = 0;                                // of training until the last row
-  std::shared_ptr<observe::Timeline> timeline_;       // also the communicator's, which lives longer
+  double seconds_ = 0;                           // of training until the last row
+  std::shared_ptr<observe::Timeline> timeline_;  // also the communicator's, which lives longer
+  std::shared_ptr<std::atomic<Step>> step_ = std::make_shared<std::atomic<Step>>(0);  // likewise
+  Deadline::Clock::time_point step_began_{};
+  bool watching_ = false;                             // the communicator
   std::vector<std::shared_ptr<Callback>> callbacks_;  // the chief's
 };
 

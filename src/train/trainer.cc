@@ -105,9 +105,9 @@ class Trainer::Run final : public TrainControl {
   /// What needs none of the others; once.
   void prepare() {
     if (strategy_) return;
-    strategy_ = make_strategy(job_, model_, options_, checkpoints_.every());
+    strategy_ = make_strategy(job_, model_, options_, checkpoints_.every(), reports_.spans());
     failure_watch_.emplace(job_, *strategy_);
-    computer_.emplace(model_, options_, train_->sample_shape());
+    computer_.emplace(model_, options_, train_->sample_shape(), reports_.spans());
   }
 
   /// The others are at work: takes from them what can be had meanwhile, and is then one of them. False if they have
@@ -187,7 +187,7 @@ class Trainer::Run final : public TrainControl {
     slow_down(Deadline::Clock::now() - begin);
     const auto computed = Deadline::Clock::now();
     const StepOutcome done = strategy_->finish();
-    reports_.end_step(done.repeated, begin, computed);
+    reports_.end_step(done.repeated);
     if (!done.repeated) reports_.count(work, statistics, lr, seconds(Deadline::Clock::now() - begin));
     stream_->finish(std::move(work));
 
@@ -223,6 +223,7 @@ class Trainer::Run final : public TrainControl {
     if (epoch <= epoch_ || step >= plan_.steps) return;
     epoch_ = epoch;
     if (!job_.chief() || !test_ || !options_.evaluate_each_epoch) return;
+    const ScopedSpan span(reports_.spans(), "evaluation", step);
     strategy_->refresh();
     evaluated(step, evaluate(model_, *test_, options_));
   }
@@ -238,6 +239,7 @@ class Trainer::Run final : public TrainControl {
   /// if the end is repeated because somebody died.
   void evaluate_last() {
     if (!job_.chief() || !test_ || last_test_) return;
+    const ScopedSpan span(reports_.spans(), "evaluation", steps_of_all());
     strategy_->refresh();
     last_test_ = evaluate(model_, *test_, options_);
     evaluated(steps_of_all(), *last_test_);
@@ -258,7 +260,7 @@ class Trainer::Run final : public TrainControl {
                        .strategy = plan_.strategy};
     result.samples_per_s = static_cast<double>(samples_) / result.seconds;
     if (strategy_) result.communication = strategy_->communication();
-    reports_.write_timeline();
+    reports_.finish_timeline();
     return result;
   }
 
@@ -314,7 +316,7 @@ class Trainer::Run final : public TrainControl {
   RunReports reports_{job_, model_, options_, plan_, *this};
   std::unique_ptr<Strategy> strategy_;
   std::optional<FailureWatch> failure_watch_;
-  RunCheckpoints checkpoints_{job_, model_, options_, plan_, sampler_->config().samples};
+  RunCheckpoints checkpoints_{job_, model_, options_, plan_, sampler_->config().samples, reports_.spans()};
   std::optional<LaneComputer> computer_;
   std::unique_ptr<WorkStream> stream_;     // of the present view
   Deadline::Clock::time_point started_{};  // training, after all have met for the first time
@@ -332,6 +334,7 @@ Trainer::Trainer(Job& job, Model model, TrainOptions options)
   const cluster::JobEnvironment& place = job_.place();
   set_given_options(options_, place.train_options);
   if (place.trace_steps) options_.trace_steps = true;
+  if (place.timeline) options_.timeline = true;
   // Lanes stay, whoever comes and goes.
   const std::uint32_t workers = place.initial_workers > 0 ? place.initial_workers : place.workers;
   if (options_.lanes == 0) options_.lanes = workers;

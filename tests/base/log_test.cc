@@ -36,6 +36,30 @@ class LogTest : public ::testing::Test {
   TempFolder folder_;
 };
 
+TEST(LogLevels, AreParsed) {
+  EXPECT_EQ(parse_log_level("--log-level", "debug"), LogLevel::kDebug);
+  EXPECT_EQ(parse_log_level("--log-level", "warning"), LogLevel::kWarn);
+  try {
+    parse_log_level("--log-level", "inf");
+    FAIL() << "accepted";
+  } catch (const InvalidArgument& problem) {
+    EXPECT_STREQ(problem.what(), "--log-level inf (did you mean 'info'?): use debug, info, warning, error");
+  }
+}
+
+TEST_F(LogTest, RoutineIsToldFromWhatPeopleWantToSee) {
+  set_up_logging({.role = "worker 0", .file = folder_ / "log", .level = LogLevel::kDebug, .to_stderr = false});
+  log_debug("a", "one");
+  log_info("b", "two");
+  log_warn("c", "three");
+  log_error("d", "four");
+  std::vector<bool> routine;
+  for (const std::string& line : lines_of(folder_ / "log")) routine.push_back(is_routine(line));
+  EXPECT_EQ(routine, (std::vector<bool>{true, true, false, false}));
+  EXPECT_FALSE(is_routine("test accuracy 93.10 %"));
+  EXPECT_FALSE(is_routine(""));
+}
+
 TEST(FormatEvent, ShowsEachKindOfValue) {
   const std::string word = "lenet";
   EXPECT_EQ(format_event("joined", "joined the job",

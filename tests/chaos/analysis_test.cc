@@ -28,6 +28,10 @@ class Story {
     if (commits) add(StepEvent::Kind::kCommit, ms + 5, step, view, {0, 4}, slot, 0);
     return *this;
   }
+  /// The view goes on with the step.
+  Story& enter(std::int64_t ms, Step step, View view, std::uint32_t slot, std::int64_t pid = 0) {
+    return add(StepEvent::Kind::kEnter, ms, step, view, {}, slot, pid);
+  }
   Story& unit(std::int64_t ms, std::uint64_t number, std::uint32_t slot, bool commits = true) {
     const Step step = number / 4;
     const LaneRange lanes{static_cast<Lane>(number % 4), 1};
@@ -183,6 +187,41 @@ TEST(Audit, ReportsWorkThatNoWorkerDid) {
   EXPECT_THAT(lane.first_problem, HasSubstr("lane 2 of step 0 never"));
 }
 
+TEST(Audit, StepBeyondWhichTheNextViewGoesOnTookEffect) {
+  Story alone;  // the servers have step 1; worker 0, which pushed it, was killed before it could say so
+  alone.enter(0, 0, 1, 0).alone(0, 0, 1, 0).alone(10, 1, 1, 0, /*commits=*/false);
+  alone.enter(60, 2, 2, 1).alone(70, 2, 2, 1);
+  EXPECT_EQ(audit(alone, 3).first_problem, "");
+  Story both;  // both were killed; the only process of the next view that lived to say where it went on
+  both.together(0, 0, 1).begin(10, 1, 1, 0).begin(10, 1, 1, 1);
+  both.enter(60, 2, 3, 1, 555);
+  EXPECT_EQ(audit(both, 2).first_problem, "") << "the last step";
+}
+
+TEST(Audit, StepThatIsSkippedWithoutBeingComputedIsMissing) {
+  Story nobody;  // step 1 was not begun by anybody
+  nobody.enter(0, 0, 1, 0).alone(0, 0, 1, 0).enter(60, 2, 2, 1).alone(70, 2, 2, 1);
+  EXPECT_EQ(audit(nobody, 3).samples_missing, 4 * 16u);
+  Story half;  // worker 1 died before it began: the sum of lanes 2 and 3 cannot have been complete
+  half.together(0, 0, 1).begin(10, 1, 1, 0).enter(60, 2, 2, 0).alone(70, 2, 2, 0);
+  EXPECT_EQ(audit(half, 3).samples_missing, 2 * 16u);
+  EXPECT_THAT(audit(half, 3).first_problem, HasSubstr("lane 2 of step 1 never"));
+  Story halves;  // each lane was begun, but never all of them in one view
+  halves.together(0, 0, 1).begin(10, 1, 1, 0).enter(20, 1, 2, 1).begin(30, 1, 2, 1).enter(60, 2, 3, 1);
+  EXPECT_EQ(audit(halves, 2).samples_missing, 2 * 16u);
+  Story again;  // the next view went on with the step itself, and nobody made it there
+  again.together(0, 0, 1).begin(10, 1, 1, 0).begin(10, 1, 1, 1).enter(60, 1, 2, 0);
+  EXPECT_EQ(audit(again, 2).samples_missing, 4 * 16u);
+}
+
+TEST(Recovery, IsNotTheEntryIntoAView) {
+  Story story;
+  story.together(0, 0, 1).begin(20, 1, 1, 0).begin(20, 1, 1, 1).enter(60, 1, 2, 0).enter(60, 1, 2, 1, 555);
+  EXPECT_FALSE(find_recovery(fault_at(25), story.events, kForever).seconds);
+  EXPECT_FALSE(find_recovery(fault_at(25), story.events, kForever).back_seconds);
+  EXPECT_DOUBLE_EQ(pace_of(story.events, 4).seconds, 0.010);
+}
+
 TEST(Audit, UnitsCountOnce) {
   Story story;
   story.unit(0, 0, 0).unit(0, 1, 1).unit(10, 1, 0).unit(20, 3, 0);
@@ -190,6 +229,17 @@ TEST(Audit, UnitsCountOnce) {
       audit_work(story.events, {.steps = 1, .lanes = 4, .leased = true, .samples = [](Step, Lane) { return 16; }});
   EXPECT_EQ(found.samples_missing, 16u);
   EXPECT_EQ(found.samples_repeated, 16u);
+}
+
+TEST(Work, OfAProgramIsFoundInItsTrace) {
+  const WorkPlan steps = work_seen_in(killed_in_step_2().events);
+  EXPECT_EQ(steps.lanes, 4u);
+  EXPECT_FALSE(steps.leased);
+  EXPECT_EQ(why_bits_may_differ(steps), "");
+  const WorkPlan units = work_seen_in(Story().unit(0, 0, 0).unit(5, 3, 1).events);
+  EXPECT_EQ(units.lanes, 4u);
+  EXPECT_TRUE(units.leased);
+  EXPECT_THAT(why_bits_may_differ(units), HasSubstr("asynchronous"));
 }
 
 TEST(Pace, CountsEachStepOnce) {
@@ -236,11 +286,18 @@ TEST_F(ChaosReports, SayWhatIsWrong) {
   report_.audit = {.samples_missing = 3, .first_problem = "lane 0 of step 1 never took effect"};
   report_.growth = {{.process = "master", .what = "sockets", .first = 5, .last = 50, .allowed = 8}};
   EXPECT_EQ(problems_of(report_).size(), 3u);
-  EXPECT_THAT(to_text(report_), HasSubstr("FAILED: the parameters are not those"));
+  EXPECT_THAT(to_text(report_), HasSubstr("FAILED: the run did not end with the parameters of the undisturbed one"));
   EXPECT_THAT(to_text(report_), HasSubstr("lane 0 of step 1"));
   EXPECT_THAT(to_text(report_), HasSubstr("sockets of master grow"));
   report_.not_compared = "they never repeat";
   EXPECT_EQ(problems_of(report_).size(), 2u);
+}
+
+TEST_F(ChaosReports, TellAProgramThatIsNotDeterministic) {
+  report_.parameters_sha256 = "bbbb";
+  report_.compared = "state";
+  report_.reproducible = false;
+  EXPECT_THAT(problems_of(report_), ::testing::ElementsAre(HasSubstr("the program is not deterministic")));
 }
 
 TEST_F(ChaosReports, RunWithoutFaultsIsAProblem) {

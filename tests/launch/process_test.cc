@@ -120,6 +120,17 @@ TEST(Process, SaysWhyAProgramCannotStart) {
   EXPECT_THAT(start_error(script), HasSubstr("#!/bin/sh"));
 }
 
+TEST(Process, ProgramsAreCheckedBeforeAnythingStarts) {
+  EXPECT_NO_THROW(check_program("sh"));
+  EXPECT_NO_THROW(check_program("/bin/sh"));
+  EXPECT_THROW(check_program("./my_program"), InvalidArgument);
+  EXPECT_THROW(check_program("trireme-no-such-program"), InvalidArgument);
+  TempFolder folder;
+  EXPECT_THROW(check_program(folder / ""), InvalidArgument);
+  std::ofstream(folder / "script") << "#!/bin/sh\n";
+  EXPECT_THROW(check_program(folder / "script"), InvalidArgument) << "not executable";
+}
+
 TEST(Process, SaysThatALogCannotBeOpened) {
   Supervisor supervisor;
   try {

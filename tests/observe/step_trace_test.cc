@@ -19,6 +19,7 @@ TEST(StepTrace, LinesAreWrittenAndRead) {
   const StepEvent unit{.at = 5, .step = 1, .view = 1, .lanes = {3, 1}, .unit = 7};
   EXPECT_EQ(to_line(unit), "begin 5 1 1 3 1 7\n");
   EXPECT_EQ(parse_line("begin 5 1 1 3 1 7"), unit);
+  EXPECT_EQ(parse_line("enter 9 4 3 0 0"), (StepEvent{.kind = Kind::kEnter, .at = 9, .step = 4, .view = 3}));
   for (const char* wrong : {"", "begin", "began 1 2 3 4 5", "commit 1 2 3 4"}) EXPECT_FALSE(parse_line(wrong)) << wrong;
 }
 

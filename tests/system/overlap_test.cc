@@ -1,5 +1,7 @@
 // Gradients travel while backward runs and while other gradients travel: seen in the timeline.
 
+#include <map>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,17 +22,28 @@ struct Picture {
   std::vector<Span> travelling;  // buckets
 };
 
-/// What one worker's timeline shows.
-Picture read_timeline(const std::filesystem::path& path) {
+/// What one worker's part of the timeline shows.
+Picture read_timeline(const std::filesystem::path& path, const std::string& worker) {
   Picture picture;
   const auto file = nlohmann::json::parse(read_file(path));
+  std::map<int, std::string> names;
+  std::map<std::string, Span> open;
+  std::map<int, Span> steps;
   for (const auto& event : file.at("traceEvents")) {
-    if (event.at("ph") != "X") continue;
-    const double begin = event.at("ts").get<double>();
-    const Span span{event.at("name").get<std::string>(), begin, begin + event.at("dur").get<double>()};
-    if (span.name == "forward and backward") picture.computing.push_back(span);
-    if (span.name.starts_with("bucket")) picture.travelling.push_back(span);
+    const int process = event.at("pid");
+    if (event.at("name") == "process_name") names[process] = event.at("args").at("name");
+    if (event.at("ph") == "M" || !names[process].starts_with(worker + " ")) continue;
+    const double at = event.at("ts").get<double>();
+    const std::string name = event.at("name");
+    if (event.at("ph") == "X" && (name == "forward" || name == "backward")) {
+      const auto [step, fresh] = steps.try_emplace(event.at("args").at("step"), Span{"", at, at});
+      step->second.end = std::max(step->second.end, at + event.at("dur").get<double>());
+    }
+    if (!name.starts_with("all-reduce bucket")) continue;
+    if (event.at("ph") == "b") open[event.at("id")] = {name, at, at};
+    if (event.at("ph") == "e") picture.travelling.push_back({name, open[event.at("id")].begin, at});
   }
+  for (const auto& [number, span] : steps) picture.computing.push_back(span);
   return picture;
 }
 
@@ -46,7 +59,7 @@ class Overlap : public ::testing::Test {
     EXPECT_EQ(outcome.status, 0) << outcome.err;
   }
 
-  Picture timeline(const std::string& run) { return read_timeline(folder_ / run / "timeline-0.json"); }
+  Picture timeline(const std::string& run) { return read_timeline(folder_ / run / "timeline.json", "worker 0"); }
 
   TempFolder folder_;
   const std::filesystem::path images_ = make_images(folder_);

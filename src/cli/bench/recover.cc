@@ -26,9 +26,9 @@ struct Scenario {
 chaos::ChaosOptions chaos_of(const Scenario& scenario, const std::filesystem::path& folder, std::uint32_t rounds) {
   const bool servers = scenario.strategy == "ps";
   chaos::ChaosOptions options{
-      .train = {"--model", "mlp", "--data", "synthetic", "--strategy", scenario.strategy, "--workers",
-                std::to_string(kWorkers), "--lanes", std::to_string(kWorkers), "--steps", "1000000", "--step-ms", "20",
-                "--checkpoint-every", "0", "--restarts", "1000"},
+      .command = {.words = {"train", "--model", "mlp", "--data", "synthetic", "--strategy", scenario.strategy,
+                            "--workers", std::to_string(kWorkers), "--lanes", std::to_string(kWorkers), "--steps",
+                            "1000000", "--step-ms", "20", "--checkpoint-every", "0", "--restarts", "1000"}},
       .folder = folder,
       .plan = {.kinds = {scenario.kind},
                .roles = {scenario.role},
@@ -39,7 +39,7 @@ chaos::ChaosOptions chaos_of(const Scenario& scenario, const std::filesystem::pa
       .reference = false,
       .stop_after_faults = true,
       .work = {.lanes = kWorkers}};
-  if (servers) options.train.insert(options.train.end(), {"--servers", std::to_string(kServers)});
+  if (servers) options.command.words.insert(options.command.words.end(), {"--servers", std::to_string(kServers)});
   return options;
 }
 

@@ -19,10 +19,12 @@ std::vector<torch::Tensor> tensors_of(std::vector<NamedParameter> parameters) {
 
 }  // namespace
 
-LaneComputer::LaneComputer(const Model& model, const TrainOptions& options, std::vector<std::int64_t> sample_shape)
+LaneComputer::LaneComputer(const Model& model, const TrainOptions& options, std::vector<std::int64_t> sample_shape,
+                           SpanRecorder* spans)
     : model_(model),
       options_(options),
       sample_shape_(std::move(sample_shape)),
+      spans_(spans),
       parameters_(tensors_of(trainable_parameters(*model.module))),
       hooks_(parameters_),
       buffers_(*model.module) {}
@@ -81,10 +83,15 @@ void LaneComputer::compute_lane(const data::Item& item, LaneStatistics& statisti
   torch::manual_seed(mix_seed(options_.seed, item.work.step, item.work.lane));
   const std::uint64_t samples = item.batch.size();
   const auto parts = static_cast<Lane>(std::min<std::uint64_t>(options_.accumulate, samples));
-  for (Lane part = 0; part + 1 < parts; ++part) {
-    hooks_.accumulate(forward(item, lane_samples(samples, parts, part), statistics));
+  for (Lane part = 0; part < parts; ++part) {
+    const torch::Tensor loss = forward(item, lane_samples(samples, parts, part), statistics);
+    const ScopedSpan span(spans_, "backward", item.work.step);
+    if (part + 1 < parts) {
+      hooks_.accumulate(loss);
+    } else {
+      hooks_.backward(loss, on_gradient);
+    }
   }
-  hooks_.backward(forward(item, lane_samples(samples, parts, parts - 1), statistics), on_gradient);
 }
 
 LaneComputer::Batch LaneComputer::to_tensors(const data::Item& item, SampleRange part) const {
@@ -100,6 +107,7 @@ LaneComputer::Batch LaneComputer::to_tensors(const data::Item& item, SampleRange
 }
 
 torch::Tensor LaneComputer::forward(const data::Item& item, SampleRange part, LaneStatistics& statistics) {
+  const ScopedSpan span(spans_, "forward", item.work.step);
   const Batch batch = to_tensors(item, part);
   const torch::Tensor output = model_.forward(batch.features);
   const torch::Tensor loss = options_.loss(output, batch.labels);

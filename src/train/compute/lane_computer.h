@@ -5,6 +5,7 @@
 
 #include "trireme/trainer.h"
 
+#include "base/spans.h"
 #include "elastic/buffers.h"
 #include "elastic/summation_schedule.h"
 #include "train/compute/gradient_hooks.h"
@@ -24,7 +25,9 @@ struct LaneStatistics {
 /// to the sink while the last backward still runs. The model's buffers go the same way if the sink wants them.
 class LaneComputer {
  public:
-  LaneComputer(const Model& model, const TrainOptions& options, std::vector<std::int64_t> sample_shape);
+  /// `spans` (may be null) outlives this object.
+  LaneComputer(const Model& model, const TrainOptions& options, std::vector<std::int64_t> sample_shape,
+               SpanRecorder* spans = nullptr);
 
   /// Returns the statistics by lane. Throws InvalidArgument naming step and lane if a loss is not finite.
   std::vector<LaneStatistics> compute(const StepWork& work, GradientSink& sink);
@@ -49,6 +52,7 @@ class LaneComputer {
   Model model_;
   const TrainOptions& options_;
   std::vector<std::int64_t> sample_shape_;
+  SpanRecorder* const spans_;
   std::vector<torch::Tensor> parameters_;
   GradientHooks hooks_;
   LaneBuffers buffers_;

@@ -187,14 +187,21 @@ void AllReduce::add(std::size_t i) {
   }
 }
 
-StepOutcome AllReduce::finish() {
-  TRIREME_CHECK(started_ == buckets_.count(), "{} of {} buckets were filled", started_, buckets_.count());
+AllReduce::Message AllReduce::await_sums() {
+  const ScopedSpan span(options_.spans, "wait", info_.step);
   buffer_sync_->start();
   message_pending_.wait();
   const Message all = read_message();
   for (collective::CompressedReduce& reduction : reductions_) reduction.finish();
   buffer_sync_->wait();
+  return all;
+}
+
+StepOutcome AllReduce::finish() {
+  TRIREME_CHECK(started_ == buckets_.count(), "{} of {} buckets were filled", started_, buckets_.count());
+  const Message all = await_sums();
   // From here on nothing depends on anybody else: the step is made, or (above) it is not.
+  const ScopedSpan span(options_.spans, "update", info_.step);
   optim::UpdateInput input{.step = at_.updates, .lr = info_.lr};
   if (all.samples > 0) {  // else an empty last batch: a step, but nothing to learn from it
     input.step = ++at_.updates;

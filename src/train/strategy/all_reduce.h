@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "base/spans.h"
 #include "collective/communicator.h"
 #include "collective/compressed_reduce.h"
 #include "collective/pending_operation.h"
@@ -26,6 +27,7 @@ struct AllReduceOptions {
   BufferPolicy buffers = BufferPolicy::kAverage;
   codec::Spec codec = {};               ///< how gradients travel
   std::size_t bucket_bytes = 4u << 20;  ///< gradients are sent when this much of them is ready
+  SpanRecorder* spans = nullptr;        ///< what its work takes; null: nobody wants to know
 };
 
 /// Every worker holds all parameters and makes the same update; gradients are summed among the workers.
@@ -72,6 +74,7 @@ class AllReduce final : public Strategy {
   void repeat(const StepChange& change, Bytes gradients_and_buffers);
   void update_learners(const StepChange& change);
   void allocate_buckets();
+  Message await_sums();
   Message read_message() const;
 
   JobSession& job_;

@@ -105,6 +105,7 @@ StepOutcome LocalSgd::finish() {
 }
 
 void LocalSgd::take_own_step() {
+  const ScopedSpan span(options_.spans, "update", info_.step);
   if (info_.samples <= 0) return;  // an empty last batch: a step, but nothing to learn from it
   const optim::UpdateInput input{.step = ++at_.updates, .lr = info_.lr, .gradient_scale = 1 / info_.samples};
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
@@ -115,6 +116,7 @@ void LocalSgd::take_own_step() {
 
 /// Whether anybody wants to stop.
 bool LocalSgd::average() {
+  const ScopedSpan span(options_.spans, "average", info_.step);
   const std::uint64_t before = moved_bytes();
   float* at = flat_.data();
   for (std::size_t i = 0; i < parameters_.size(); ++i) at = std::ranges::copy(parameters_.values(i), at).out;

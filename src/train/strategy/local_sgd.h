@@ -7,6 +7,7 @@
 
 #include "trireme/strategy.h"
 
+#include "base/spans.h"
 #include "collective/communicator.h"
 #include "elastic/buffers.h"
 #include "elastic/state_sync.h"
@@ -19,6 +20,7 @@ struct LocalSgdOptions {
   optim::UpdateConfig update;  ///< of the workers' own steps
   cluster::LocalSgdChoice choice;
   BufferPolicy buffers = BufferPolicy::kAverage;  ///< when workers meet; in between each has its own
+  SpanRecorder* spans = nullptr;                  ///< what its work takes; null: nobody wants to know
 };
 
 /// Every worker trains for itself, on the samples of its own lanes, and meets the others every few steps: parameters

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "base/spans.h"
 #include "job/job_session.h"
 #include "ps/client.h"
 #include "tensor/buckets.h"
@@ -20,6 +21,7 @@ struct ParameterServerOptions {
   codec::Spec codec = {};               ///< how gradients travel
   std::size_t bucket_bytes = 4u << 20;  ///< gradients are sent when this much of them is ready
   Step checkpoint_every = 0;            ///< bsp: servers keep these versions for a while
+  SpanRecorder* spans = nullptr;        ///< what its work takes; null: nobody wants to know
 };
 
 /// Parameters live on servers; workers push gradients and pull parameters. On the CPU the module's parameters are

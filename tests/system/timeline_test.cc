@@ -1,0 +1,158 @@
+// `--timeline`: one file that shows what every process of a run did when, whatever happened to them.
+
+#include <signal.h>
+
+#include <map>
+#include <set>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/file.h"
+#include "tests/system/program.h"
+
+namespace trireme::system_test {
+namespace {
+
+using ::testing::IsSupersetOf;
+
+struct Span {
+  std::string name;
+  std::string process;  // "worker 0"
+  int pid = 0;          // of the display: restarted processes have another one
+  std::int64_t thread = 0;
+  double begin = 0;  // microseconds
+  double end = 0;
+  std::optional<Step> step;
+};
+
+std::vector<Span> read_spans(const std::filesystem::path& path) {
+  const auto file = nlohmann::json::parse(read_file(path));
+  std::map<int, std::string> processes;
+  std::vector<Span> spans;
+  for (const auto& event : file.at("traceEvents")) {
+    const std::string name = event.at("name");
+    if (name == "process_name") {
+      const std::string process = event.at("args").at("name");
+      processes[event.at("pid")] = process.substr(0, process.find(" ("));
+    }
+    if (event.at("ph") != "X") continue;
+    const double begin = event.at("ts");
+    spans.push_back({name, processes.at(event.at("pid")), event.at("pid"), event.at("tid"), begin,
+                     begin + event.at("dur").get<double>(), std::nullopt});
+    if (event.at("args").contains("step")) spans.back().step = event.at("args").at("step").get<Step>();
+  }
+  return spans;
+}
+
+std::set<std::string> kinds_of(const std::vector<Span>& spans, const std::string& process, bool with_step) {
+  std::set<std::string> kinds;
+  for (const Span& span : spans) {
+    if (span.process == process && (span.step || !with_step)) kinds.insert(span.name);
+  }
+  return kinds;
+}
+
+/// What a thread does begins and ends within whatever it does at that time.
+void expect_nested(std::vector<Span> spans) {
+  constexpr double kRounding = 0.5;  // microseconds: the time of day in them leaves no more digits
+  std::ranges::sort(spans, {}, [](const Span& span) { return std::tuple(span.begin, -span.end); });
+  std::map<std::pair<int, std::int64_t>, std::vector<Span>> open;
+  for (const Span& span : spans) {
+    auto& outer = open[{span.pid, span.thread}];
+    while (!outer.empty() && outer.back().end <= span.begin + kRounding) outer.pop_back();
+    if (!outer.empty()) {
+      EXPECT_LE(span.end, outer.back().end + kRounding)
+          << span.process << ": " << span.name << " ends after " << outer.back().name << ", in which it begins";
+    }
+    outer.push_back(span);
+  }
+}
+
+class Timelines : public ::testing::Test {
+ protected:
+  std::vector<std::string> train(std::vector<std::string> more) const {
+    std::vector<std::string> words{
+        "train",      "--data-dir", images_.string(),          "--json", "--batch", "32", "-w", "2",
+        "--timeline", "--out",      (folder_ / "run").string()};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+
+  std::vector<Span> spans() const { return read_spans(folder_ / "run" / "timeline.json"); }
+
+  TempFolder folder_;
+  const std::filesystem::path images_ = make_images(folder_);
+};
+
+TEST_F(Timelines, ShowWhatWorkersAndServersDoInEachStep) {
+  const Outcome outcome = run_trireme(folder_, train({"-s", "1", "--epochs", "2", "--checkpoint-every", "10"}));
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const auto all = spans();
+  const std::vector<std::string> of_steps{"step", "forward", "backward", "push", "wait", "pull"};
+  for (const std::string worker : {"worker 0", "worker 1"}) {
+    EXPECT_THAT(kinds_of(all, worker, /*with_step=*/true), IsSupersetOf(of_steps)) << worker;
+  }
+  EXPECT_THAT(kinds_of(all, "worker 0", true), IsSupersetOf({"evaluation", "checkpoint"})) << "the chief";
+  EXPECT_THAT(kinds_of(all, "server 0", true), IsSupersetOf({"push", "update", "checkpoint"}));
+  expect_nested(all);
+
+  // Each step is there, and, on the clock that all share, no update before its gradients and no wait that ends before
+  // it.
+  std::map<Step, std::pair<double, double>> updates;  // first begin, last end
+  std::map<std::string, std::set<Step>> steps;
+  for (const Span& span : all) {
+    if (span.name == "step") steps[span.process].insert(*span.step);
+    if (span.name != "update") continue;
+    const auto [update, fresh] = updates.try_emplace(*span.step, span.begin, span.end);
+    update->second.first = std::min(update->second.first, span.begin);
+    update->second.second = std::max(update->second.second, span.end);
+  }
+  EXPECT_EQ(updates.size(), 40u);
+  EXPECT_EQ(steps["worker 0"].size(), 40u);
+  EXPECT_EQ(steps["worker 1"].size(), 40u);
+  for (const Span& span : all) {
+    if (!span.step || !updates.contains(*span.step)) continue;
+    if (span.name == "forward") {
+      EXPECT_LE(span.begin, updates[*span.step].first) << span.process << ", step " << *span.step;
+    }
+    if (span.name == "wait") {
+      EXPECT_GE(span.end, updates[*span.step].second) << span.process << ", step " << *span.step;
+    }
+  }
+}
+
+TEST_F(Timelines, HoldAllProcessesAfterARestartAndAResume) {
+  Program job(
+      folder_,
+      trireme(train({"--strategy", "allreduce", "--steps", "300", "--step-ms", "10", "--checkpoint-every", "100"})));
+  const auto run = folder_ / "run";
+  const pid_t victim = wait_for_member(job.pid(), "worker", 1, run, WantedEvent{"group_formed", {}});
+  ASSERT_NE(victim, 0);
+  const auto recorded = run / "timeline" / fmt::format("worker-1-{}.jsonl", victim);
+  ASSERT_TRUE(eventually(
+      [&] { return std::filesystem::exists(recorded) && read_file(recorded).find("backward") != std::string::npos; }));
+  ::kill(victim, SIGKILL);
+  ASSERT_EQ(job.wait().status, 0) << job.err();
+  EXPECT_THAT(kinds_of(spans(), "worker 0", true),
+              IsSupersetOf({"step", "forward", "backward", "wait", "update", "evaluation", "checkpoint"}));
+
+  const Outcome resumed = run_trireme(folder_, {"resume", run.string(), "--steps", "310", "--json"});
+  ASSERT_EQ(resumed.status, 0) << resumed.err;
+  const auto all = spans();
+  expect_nested(all);
+  std::map<std::string, std::set<int>> processes;
+  std::map<Step, double> began;
+  for (const Span& span : all) {
+    processes[span.process].insert(span.pid);
+    if (span.name == "step" && span.process == "worker 0") began.emplace(*span.step, span.begin);
+  }
+  EXPECT_EQ(processes["worker 0"].size(), 2u) << "one in each launch";
+  EXPECT_EQ(processes["worker 1"].size(), 3u) << "one of which was killed";
+  EXPECT_EQ(began.size(), 310u);
+  EXPECT_GT(began[300], began[299]);
+}
+
+}  // namespace
+}  // namespace trireme::system_test
