@@ -58,7 +58,7 @@ void add_resume(CLI::App& app, Action& action) {
     }
     if (!std::filesystem::exists(folder.config())) {
       const std::string begin =
-          has_checkpoint(folder) ? "; to begin one from its model: trireme train --init " + *run : "";
+          newest_step(folder).has_value() ? "; to begin one from its model: trireme train --init " + *run : "";
       fail<InvalidArgument>("{} holds no run of 'trireme train' or 'trireme run': there is no config.toml{}", *run,
                             begin);
     }

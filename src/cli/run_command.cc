@@ -117,7 +117,7 @@ std::vector<std::string> program_of(const observe::RunFolder& folder) {
 /// Settles --init for a run that begins. One that goes on from a checkpoint, in `existing`, starts from no other model:
 /// throws InvalidArgument.
 void settle_init_of(RunFlags& flags, const CLI::App& command, const std::optional<observe::RunFolder>& existing) {
-  if (!existing || !has_checkpoint(*existing)) {
+  if (!existing || !newest_step(*existing).has_value()) {
     flags.init = settle_init(flags.job);
     return;
   }

@@ -123,7 +123,7 @@ void warn_of_crowding(const TrainFlags& flags) {
 
 int train(TrainFlags flags, const std::string& config, std::optional<observe::RunFolder> existing) {
   check(flags);
-  const std::string init = existing && has_checkpoint(*existing) ? "" : settle_init(flags);
+  const std::string init = existing && newest_step(*existing).has_value() ? "" : settle_init(flags);
   const data::Split data = load_before_start(flags);
   check_model_takes(flags.model, data.train->sample_shape());
   if (existing) check_samples(*existing, data.train->size());
