@@ -45,8 +45,9 @@ void go_back_to(Step from, const observe::RunFolder& folder) {
   if (chosen == entries.end())
     fail<InvalidArgument>("{} has no checkpoint of step {}: see trireme ckpt ls {}", run, from, run);
   if (!is_sound(*chosen)) {
-    fail<Corrupt>("the checkpoint of step {} is incomplete or damaged (trireme ckpt verify {}): see trireme ckpt ls {}",
-                  from, chosen->folder.string(), run);
+    fail<InvalidArgument>(
+        "the checkpoint of step {} is incomplete or damaged (trireme ckpt verify {}): see trireme ckpt ls {}", from,
+        chosen->folder.string(), run);
   }
   for (const auto& aside : checkpoint::set_aside_after(checkpoint::real_file_system(), folder.checkpoints(), from)) {
     fmt::print(stderr, "trireme: a later checkpoint is kept as {}\n", aside.string());

@@ -18,7 +18,7 @@ std::optional<Step> newest_step(const observe::RunFolder& folder);
 void check_samples(const observe::RunFolder& folder, std::uint64_t samples);
 
 /// Makes the checkpoint of step `from` the newest one of the run: later ones would be continued instead. Throws
-/// InvalidArgument if there is none, Corrupt.
+/// InvalidArgument if there is none, or it is damaged.
 void go_back_to(Step from, const observe::RunFolder& folder);
 
 /// Says what the run continues from, where that is not what one would expect. The chief makes the same choice.

@@ -71,12 +71,7 @@ void add_resume(CLI::App& app, Action& action) {
     if (other_strategy) not_inherited.merge(flags_of_one_strategy());
     apply_config_file(*command, config, not_inherited);
     settle(*command, *flags);
-    action = [flags, folder, from, config = config_text(*command)] {
-      check(*flags);  // before anything is renamed
-      if (*from) go_back_to(**from, folder);
-      tell_origin(folder);
-      return train(*flags, config, folder);
-    };
+    action = [flags, folder, from, config = config_text(*command)] { return train(*flags, config, folder, *from); };
   });
 }
 

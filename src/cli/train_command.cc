@@ -5,6 +5,7 @@
 
 #include "trireme/sampler.h"
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/threads.h"
@@ -22,10 +23,6 @@ namespace trireme::cli {
 namespace {
 
 constexpr double kPlanWithin = 10;  // seconds for workers to build their models and report their plan
-
-std::string counted(std::uint32_t count, const char* noun) {
-  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
-}
 
 std::string describe_strategy(const TrainFlags& flags) {
   return cluster::describe(cluster::parse_strategy(flags.strategy), flags.consistency);
@@ -121,7 +118,8 @@ void warn_of_crowding(const TrainFlags& flags) {
 
 }  // namespace
 
-int train(TrainFlags flags, const std::string& config, std::optional<observe::RunFolder> existing) {
+int train(TrainFlags flags, const std::string& config, std::optional<observe::RunFolder> existing,
+          std::optional<Step> from) {
   check(flags);
   const std::string init = existing && newest_step(*existing).has_value() ? "" : settle_init(flags);
   const data::Split data = load_before_start(flags);
@@ -129,7 +127,7 @@ int train(TrainFlags flags, const std::string& config, std::optional<observe::Ru
   if (existing) check_samples(*existing, data.train->size());
   const data::Sampler sampler(
       {.samples = data.train->size(), .batch = flags.batch, .lanes = flags.lanes == 0 ? flags.workers : flags.lanes});
-  if (existing) {
+  if (existing && !from) {
     const Step steps = flags.steps > 0 ? flags.steps : flags.epochs * sampler.steps_per_epoch();
     if (const nlohmann::json result = result_of_finished(*existing, steps); !result.is_null()) {
       if (flags.json) {
@@ -141,6 +139,8 @@ int train(TrainFlags flags, const std::string& config, std::optional<observe::Ru
     }
   }
   const std::string worker = launch::companion_program("trireme-worker");
+  if (from) go_back_to(*from, *existing);
+  if (existing) tell_origin(*existing);
   const auto folder =
       existing ? *existing
                : observe::RunFolder::create({.path = flags.out, .model = flags.model, .overwrite = flags.overwrite});

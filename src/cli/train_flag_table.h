@@ -246,7 +246,7 @@ inline auto flags_of_how_it_learns() {
       flag("--buffers", &TrainFlags::buffers,
            "batch-norm statistics after a step: average: mean over lanes (unless given); broadcast: the chief's; "
            "own: each worker's",
-           {.unless_given = [](const TrainFlags&) { return std::string("average"); }},
+           {.check = [](const std::string&, const std::string& text) { cluster::parse_buffers(text); }},
            [](auto& worker, const TrainFlags& flags) {
              worker.options.buffers = cluster::parse_buffers(flags.buffers);
            }),

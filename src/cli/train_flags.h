@@ -36,7 +36,7 @@ struct TrainFlags {
   std::uint32_t servers = 1;
   std::string strategy = "ps";
   std::string consistency;  ///< of strategy ps; empty for the others
-  std::string buffers;
+  std::string buffers = "average";
   std::uint32_t backup_workers = 0;
   bool damp_stale = false;
   std::uint64_t epochs = 1;

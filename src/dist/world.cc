@@ -72,7 +72,7 @@ World::World(collective::Communicator& ranks, const std::string& host) : impl_(s
 
 World::World(std::unique_ptr<Job> job) : impl_(std::make_unique<Impl>(std::move(job))) {
   JobSession& session = impl_->job->session();
-  if (const std::string& given = session.place().train_options; !given.empty()) {
+  if (const std::string& given = session.take_train_options(); !given.empty()) {
     fail<InvalidArgument>(
         "{} was given to 'trireme run', for a Trainer: this program has a loop of its own; give it to the program",
         given);

@@ -118,8 +118,17 @@ void JobSession::note_view() {
   entered_ = entered;
 }
 
+const std::string& JobSession::take_train_options() {
+  options_taken_.store(true);
+  return place_.train_options;
+}
+
 JobSession::~JobSession() {
   membership_.reset();
+  if (!place_.train_options.empty() && !options_taken_.load()) {
+    log_warn("options_not_used", "flags for a Trainer were given to 'trireme run', but this program has none",
+             {{"flags", place_.train_options}});
+  }
   if (local_ && !alone_) {  // the others still have to learn how it ended
     const Deadline deadline = Deadline::in(3s);
     while (!local_->master->no_members_left() && !deadline.passed()) std::this_thread::sleep_for(20ms);

@@ -76,6 +76,10 @@ class JobSession {
   /// Returns whether the job was asked to end after the current step.
   bool stop_requested() const { return stop_.load(); }
 
+  /// The options of a Trainer that `trireme run` was given; whoever asks heeds them, or says that it cannot. If nobody
+  /// does, the log says so in the end.
+  const std::string& take_train_options();
+
   /// Takes the rows of metrics over all workers that have arrived; only the chief gets them.
   std::vector<MetricsRow> take_rows();
 
@@ -109,6 +113,7 @@ class JobSession {
   collective::Endpoint endpoint_;
   std::unique_ptr<LocalCluster> local_;
   std::atomic<bool> stop_{false};
+  std::atomic<bool> options_taken_{false};
   std::atomic<View> regroup_wanted_{0};  // the view that is to end after a step
   Mutex unreachable_mutex_;              // not mutex_: what that one interrupts may find out
   std::vector<cluster::MemberId> unreachable_ TRIREME_GUARDED_BY(unreachable_mutex_);

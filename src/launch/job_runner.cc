@@ -241,11 +241,14 @@ class JobRunner {
     return !stopped_ && !stopping_ && watch_master(/*at_once=*/true) && status_.state == JobPhase::kGathering;
   }
 
-  /// Returns whether a process was restarted, but the job was done when it wanted to take part.
+  /// Returns whether the job was done when a process died: it was restarted and wanted to take part, or it was killed
+  /// from outside, after the result was there.
   bool came_too_late(const ProcessSet& processes, const Exit& exit) {
-    if (exit.signal != 0 || !processes.restarted(ProcessSet::slot_of(exit.name))) return false;
+    const bool killed = exit.signal == SIGKILL || exit.signal == SIGTERM;
+    const bool late_start = exit.signal == 0 && processes.restarted(ProcessSet::slot_of(exit.name));
+    if (!killed && !late_start) return false;
     watch_master(/*at_once=*/true);
-    return status_.state == JobPhase::kFinished || !outcome_.result.is_null();
+    return !outcome_.result.is_null() || (late_start && status_.state == JobPhase::kFinished);
   }
 
   /// Handles a failed worker or server: if the job can go on, it is restarted. Returns false if the job cannot go on,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "master/job_state.h"
@@ -255,8 +256,8 @@ void JobState::enter_proposed_view() {
   place_anew_.clear();
   view_since_ = now_;
   state_ = cluster::JobPhase::kRunning;
-  reason_ = fmt::format("view {}: {} workers and {} servers ({})", view_.view, view_.workers.size(),
-                        view_.servers.size(), because);
+  const std::string servers = view_.servers.empty() ? "" : " and " + counted(view_.servers.size(), "server");
+  reason_ = fmt::format("view {}: {}{} ({})", view_.view, counted(view_.workers.size(), "worker"), servers, because);
   log_info("view_formed", "formed a view",
            {{"view", view_.view},
             {"workers", view_.workers.size()},

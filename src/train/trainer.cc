@@ -332,7 +332,7 @@ class Trainer::Run final : public TrainControl {
 Trainer::Trainer(Job& job, Model model, TrainOptions options)
     : job_(job.session()), model_(std::move(model)), options_(std::move(options)) {
   const cluster::JobEnvironment& place = job_.place();
-  set_given_options(options_, place.train_options);
+  set_given_options(options_, job_.take_train_options());
   if (place.trace_steps) options_.trace_steps = true;
   if (place.timeline) options_.timeline = true;
   // Lanes stay, whoever comes and goes.

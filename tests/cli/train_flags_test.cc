@@ -14,6 +14,7 @@
 namespace trireme::cli {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -156,7 +157,7 @@ TEST(TrainFlags, AnotherCommandSharesSomeInItsOwnWords) {
   CLI::App command("runs", "run");
   TrainFlags flags;
   declare_shared(command, flags, {{"--servers", "how many", /*show_default=*/true}, {"--json"}});
-  EXPECT_THAT(command.help(), HasSubstr("-s,--servers UINT=1 "));
+  EXPECT_THAT(command.help(), ContainsRegex("-s,--servers UINT(=1| \\[1\\]) "));  // as this CLI11 writes it
   EXPECT_THAT(command.help(), HasSubstr("how many"));
   EXPECT_THAT(command.help(), Not(HasSubstr("--workers")));
   command.parse("-s 4 --json");

@@ -126,8 +126,8 @@ class DisturbedJob : public ::testing::Test {
     const bool replaced = eventually([&] {
       const auto now = status(run);
       if (now.is_null() || now.value("view", std::uint64_t{0}) <= view || now.value("copies_due", 1) > 0) return false;
-      const auto& there = now.at(role + "s");
-      return std::ranges::count(there, nlohmann::json(slot)) > 0 && is_gone(victim);
+      const auto is_it = [&](const nlohmann::json& member) { return member.at("slot") == slot; };
+      return std::ranges::any_of(now.at(role + "s"), is_it) && is_gone(victim);
     });
     return replaced ? ::testing::AssertionSuccess() : ::testing::AssertionFailure() << master_log(run);
   }

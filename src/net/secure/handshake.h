@@ -195,8 +195,9 @@ awaitable<void> refuse(Stream& stream, Verdict verdict, const Hello& hello) {
 /// Runs the server's side; calls `on_proven`, if there is one, before it tells the client that it is accepted. Throws
 /// Unauthenticated (after telling the client why), or what the stream throws.
 template <typename Stream>
-awaitable<FrameKeys> server_handshake(Stream& stream, const std::string& secret, const HandshakeScope& own,
-                                      const std::function<void()>& on_proven = {}) {
+awaitable<FrameKeys> server_handshake(
+    Stream& stream, const std::string& secret, const HandshakeScope& own,
+    std::function<void()> on_proven = {}) {  // a copy: it outlives the call's first wait
   const Hello hello = co_await read_hello(stream);
   if (const auto mismatch = find_mismatch(hello, own)) co_await refuse(stream, *mismatch, hello);
   Answer answer{.nonce = fresh_nonce(), .role = label_of(own.role), .identity = label_of(own.identity)};
