@@ -41,8 +41,13 @@ struct ServeFlags {
 
 /// Returns the place from the environment; flags that are given override it.
 cluster::JobEnvironment find_place(const ServeFlags& flags) {
-  auto place = cluster::read_environment().value_or(cluster::JobEnvironment{});
-  place.role = cluster::Role::kServer;
+  auto place = cluster::read_environment().value_or(cluster::JobEnvironment{.role = cluster::Role::kServer});
+  if (place.role != cluster::Role::kServer) {
+    fail<InvalidArgument>(
+        "TF_CONFIG or TRIREME_ROLE says that this process is worker {}, but 'trireme serve' is a server: start the "
+        "worker's program here, or give this process the place of a server ('ps')",
+        place.rank);
+  }
   if (!flags.master.empty()) place.master = net::parse_address(flags.master);
   if (!flags.store.empty()) place.store = flags.store;
   if (!flags.listen.empty()) place.listen = net::parse_address(flags.listen);

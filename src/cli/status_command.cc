@@ -61,18 +61,35 @@ void print(const cluster::JobStatus& status) {
 // ---- A run that has ended.
 
 struct Ended {
-  std::string state;  ///< "finished", "stopped", "interrupted"
-  nlohmann::json result;
-  std::optional<Step> checkpoint;  ///< the newest one
+  std::string state;  ///< "finished", "stopped", "failed", "interrupted", "unknown"
+  std::string reason = {};
+  nlohmann::json result = nullptr;
+  std::optional<Step> checkpoint = {};  ///< the newest one
 };
 
+/// As the launcher left it. Without its last word it was killed; or there was no launcher.
 Ended look_at(const observe::RunFolder& folder) {
-  Ended ended{.state = "interrupted", .result = nullptr, .checkpoint = newest_step(folder)};
-  if (!std::filesystem::exists(folder.result())) return ended;
-  ended.result = nlohmann::json::parse(read_file(folder.result()), nullptr, /*allow_exceptions=*/false);
-  if (!ended.result.is_object()) fail<Corrupt>("{} is damaged: it is not JSON", folder.result().string());
-  if (ended.checkpoint > ended.result.value("steps", Step{0})) return ended;  // resumed after that, and killed
-  ended.state = ended.result.contains("stopped_because") ? "stopped" : "finished";
+  Ended ended{.state = "interrupted", .checkpoint = newest_step(folder)};
+  if (!std::filesystem::exists(folder.outcome())) {
+    const bool launched = std::filesystem::exists(folder.config()) || std::filesystem::exists(folder.program());
+    if (!launched) ended.state = "unknown";
+    return ended;
+  }
+  const auto outcome = nlohmann::json::parse(read_file(folder.outcome()), nullptr, /*allow_exceptions=*/false);
+  if (!outcome.is_object()) fail<Corrupt>("{} is damaged: it is not JSON", folder.outcome().string());
+  ended.result = outcome.value("result", nlohmann::json());
+  ended.reason = outcome.value("failure", "");
+  if (outcome.value("status", 0) != 0 && !ended.reason.empty()) {
+    ended.state = "failed";
+  } else if (ended.result.is_object() && ended.result.contains("stopped_because")) {
+    ended.state = "stopped";
+    ended.reason = ended.result.value("stopped_because", "");
+  } else if (outcome.value("stopped", false) && ended.result.is_null()) {
+    ended.state = "stopped";
+    ended.reason = "asked to stop";
+  } else {
+    ended.state = "finished";
+  }
   return ended;
 }
 
@@ -90,25 +107,31 @@ std::string describe_result(const nlohmann::json& result) {
 }
 
 void print(const Ended& ended, const std::string& run) {
-  if (ended.state == "interrupted") {
-    fmt::print("interrupted: no process of it is left, and it has no result\n");
-    if (ended.checkpoint) {
-      fmt::print("its newest checkpoint is of step {}\n", *ended.checkpoint);
-    } else {
-      fmt::print("it has no complete checkpoint: it would start from the beginning\n");
-    }
-  } else {
-    fmt::print("{}: {}\n", ended.state, describe_result(ended.result));
-    if (ended.state == "stopped") fmt::print("because: {}\n", ended.result.value("stopped_because", ""));
+  if (ended.state == "unknown") {
+    fmt::print("no launcher works here: if its processes were placed by hand, their master knows how the job goes\n");
+    return;
   }
-  if (ended.state != "finished") fmt::print("to go on: trireme resume {}\n", run);
+  if (ended.state == "interrupted") {
+    fmt::print("interrupted: the launcher was killed before the end\n");
+  } else {
+    const std::string result = ended.result.is_object() ? describe_result(ended.result) : "";
+    fmt::print("{}{}{}\n", ended.state, result.empty() ? "" : ": ", result);
+    if (!ended.reason.empty()) fmt::print("because: {}\n", ended.reason);
+  }
+  if (ended.checkpoint) fmt::print("its newest checkpoint is of step {}\n", *ended.checkpoint);
+  if (ended.state == "finished") return;
+  if (ended.checkpoint) {
+    fmt::print("to go on: trireme resume {}\n", run);
+  } else {
+    fmt::print("it has no complete checkpoint: trireme resume {} would start from the beginning\n", run);
+  }
 }
 
 int show_ended(const observe::RunFolder& folder, const StatusFlags& flags) {
   if (folder.run_files().empty()) fail<InvalidArgument>("{} holds no run", flags.run);
   const Ended ended = look_at(folder);
   if (flags.json) {
-    nlohmann::json line{{"state", ended.state}, {"result", ended.result}};
+    nlohmann::json line{{"state", ended.state}, {"reason", ended.reason}, {"result", ended.result}};
     line["checkpoint"] = ended.checkpoint ? nlohmann::json(*ended.checkpoint) : nlohmann::json();
     fmt::print("{}\n", line.dump());
   } else {
@@ -122,10 +145,10 @@ int show_status(const StatusFlags& flags) {
   std::optional<cluster::JobStatus> status;
   try {
     status = launch::RunningJob(folder.path()).status();
-  } catch (const Error& problem) {
+  } catch (const Error&) {
     if (!folder.held()) return show_ended(folder, flags);
-    fail<PeerLost>("the launcher of {} lives, but its master does not answer: {}; a new one is started in a moment",
-                   flags.run, problem.what());
+    fail<PeerLost>("the launcher of {} lives, but no master answers just now: a new one is started in a moment",
+                   flags.run);
   }
   if (flags.json) {
     fmt::print("{}\n", nlohmann::json(*status).dump());

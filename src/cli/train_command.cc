@@ -84,6 +84,14 @@ void tell_nothing_left(const nlohmann::json& result, const observe::RunFolder& f
   fmt::print("\nto train on: trireme resume {} --steps {}\n", run, 2 * steps);
 }
 
+observe::RunFolder create_folder(const TrainFlags& flags) {
+  try {
+    return observe::RunFolder::create({.path = flags.out, .model = flags.model, .overwrite = flags.overwrite});
+  } catch (const IoError& problem) {  // nothing has begun yet: it is the flag that is wrong
+    fail<InvalidArgument>("--out {}: {}", flags.out, problem.what());
+  }
+}
+
 void print_json(nlohmann::json result, const observe::RunFolder& folder) {
   result["run"] = folder.path().string();
   fmt::print("{}\n", result.dump());
@@ -141,9 +149,7 @@ int train(TrainFlags flags, const std::string& config, std::optional<observe::Ru
   const std::string worker = launch::companion_program("trireme-worker");
   if (from) go_back_to(*from, *existing);
   if (existing) tell_origin(*existing);
-  const auto folder =
-      existing ? *existing
-               : observe::RunFolder::create({.path = flags.out, .model = flags.model, .overwrite = flags.overwrite});
+  const auto folder = existing ? *existing : create_folder(flags);
   write_file_atomically(folder.config(), as_bytes(config));
   if (!flags.json) {
     const std::string servers = flags.servers == 0 ? "" : " and " + counted(flags.servers, "server");

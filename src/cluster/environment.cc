@@ -169,7 +169,12 @@ std::string read_secret(const Lookup& lookup) {
   }
   const std::string file = text_of(lookup, "TRIREME_SECRET_FILE");
   if (file.empty()) return "";
-  std::string content = read_file(file);
+  std::string content;
+  try {
+    content = read_file(file);
+  } catch (const IoError& problem) {
+    fail<InvalidArgument>("the file with the secret (--secret-file, TRIREME_SECRET_FILE): {}", problem.what());
+  }
   content.erase(content.find_last_not_of("\r\n") + 1);
   check_secret(content, file);
   return content;
@@ -181,6 +186,7 @@ std::optional<JobEnvironment> read_environment(const Lookup& lookup) {
     place = from_own_variables(lookup, role);
   } else if (const std::string config = text_of(lookup, "TF_CONFIG"); !config.empty()) {
     place = from_tf_config(config);
+    place->run_folder = text_of(lookup, "TRIREME_RUN_DIR");
   }
   if (!place) return std::nullopt;
   if (const std::string level = text_of(lookup, kLogLevelVariable); !level.empty()) {

@@ -66,6 +66,20 @@ std::string World::this_host() {
   return std::string(name.data()) + " " + read_file("/proc/sys/kernel/random/boot_id");
 }
 
+namespace {
+
+/// {"steps": 400} as "--steps 400".
+std::string as_flags(const std::string& options) {
+  std::string flags;
+  for (const auto& [name, value] : nlohmann::json::parse(options).items()) {
+    flags += fmt::format("{}--{} {}", flags.empty() ? "" : ", ", name,
+                         value.is_string() ? value.get<std::string>() : value.dump());
+  }
+  return flags;
+}
+
+}  // namespace
+
 World::World(collective::Communicator& ranks, const std::string& host) : impl_(std::make_unique<Impl>()) {
   impl_->connect(ranks, host);
 }
@@ -73,9 +87,8 @@ World::World(collective::Communicator& ranks, const std::string& host) : impl_(s
 World::World(std::unique_ptr<Job> job) : impl_(std::make_unique<Impl>(std::move(job))) {
   JobSession& session = impl_->job->session();
   if (const std::string& given = session.take_train_options(); !given.empty()) {
-    fail<InvalidArgument>(
-        "{} was given to 'trireme run', for a Trainer: this program has a loop of its own; give it to the program",
-        given);
+    fail<InvalidArgument>("{}: that is for programs with a Trainer, and this one has a loop of its own: leave it out",
+                          as_flags(given));
   }
   session.on_failure([impl = impl_.get()](const std::string& reason) { impl->abort_channels(reason); });
   if (impl_->newcomer()) {

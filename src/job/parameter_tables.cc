@@ -13,6 +13,7 @@
 namespace trireme::ps {
 namespace {
 
+constexpr Lane kLanes = 64;                  // workers may come until each has one of them
 constexpr auto kInitialValuesWithin = 600s;  // the chief may read them from files first
 
 bool is_view_failure(const std::exception& problem) {
@@ -25,7 +26,10 @@ bool is_view_failure(const std::exception& problem) {
 class ParameterTables::Impl {
  public:
   Impl(Job& job, std::vector<Table> tables, ParameterTablesOptions options)
-      : job_(job.session()), tables_(std::move(tables)), options_(std::move(options)), lanes_(initial_workers()) {
+      : job_(job.session()),
+        tables_(std::move(tables)),
+        options_(std::move(options)),
+        lanes_(std::max(kLanes, initial_workers())) {
     if (tables_.empty()) fail<InvalidArgument>("there are no tables: name at least one, with its number of elements");
     if (job_.view().servers.empty()) {
       fail<InvalidArgument>(
@@ -65,10 +69,12 @@ class ParameterTables::Impl {
                        .unit = next_unit(),
                        .samples = options.samples,
                        .lr = options.lr > 0 ? options.lr : options_.lr};
+    unsent_because_.clear();
     try {
       send();
     } catch (const std::exception& problem) {  // `wait` continues with the others, and sends it again
       if (!is_view_failure(problem)) throw;
+      unsent_because_ = problem.what();
       log_debug("push_interrupted", "a push was interrupted; it is repeated", {{"reason", problem.what()}});
     }
   }
@@ -245,6 +251,7 @@ class ParameterTables::Impl {
   }
 
   StepOutcome finish() {
+    if (!unsent_because_.empty()) fail<PeerLost>("{}", unsent_because_);
     const StepOutcome outcome = client_->finish();
     take(outcome);
     return outcome;
@@ -259,6 +266,7 @@ class ParameterTables::Impl {
       take(there);
       return there;
     }
+    unsent_because_.clear();
     send();
     return finish();
   }
@@ -275,6 +283,7 @@ class ParameterTables::Impl {
   Step clock_ = 0;       // pushes of this worker
   std::uint64_t first_member_ = 0;
   std::optional<StepInfo> pushed_;  // and not waited for
+  std::string unsent_because_;      // of that: not empty = the view ended before all of it was sent
   Mutex mutex_;                     // for the job's failure; only the caller's thread sets the client
   std::unique_ptr<Client> client_;
   FailureHook failure_hook_{*this};  // last: destroyed first, also if the constructor throws

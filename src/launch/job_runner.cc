@@ -82,6 +82,7 @@ class JobRunner {
     echo();
     merge_timeline();
     conclude();
+    write_outcome();
     return outcome_;
   }
 
@@ -91,6 +92,7 @@ class JobRunner {
          {"master.db", "master.db-wal", "master.db-shm", "master.db.lock", "master.db.reserve"}) {
       std::filesystem::remove(folder_.path() / leftover);  // of an earlier launch in this folder
     }
+    std::filesystem::remove(folder_.outcome());
     write_secret();
     master_.start(Deadline::Clock::now());
   }
@@ -114,6 +116,19 @@ class JobRunner {
     const bool ended = status_.state == JobPhase::kFinished && !status_.plan.elastic;
     if (!outcome_.failure.empty()) outcome_.status = 1;
     if (stopping_ && outcome_.result.is_null() && !ended) outcome_.status = 128 + signals_.signal();
+  }
+
+  /// For `trireme status`.
+  void write_outcome() const {
+    const nlohmann::json outcome{{"status", outcome_.status},
+                                 {"failure", outcome_.failure},
+                                 {"result", outcome_.result},
+                                 {"stopped", stopping_}};
+    try {
+      write_file_atomically(folder_.outcome(), as_bytes(outcome.dump(2) + "\n"));
+    } catch (const IoError& problem) {
+      log_warn("outcome_not_written", "how the run ended is not in its folder", {{"reason", problem.what()}});
+    }
   }
 
   std::vector<std::string> master_argv() const {
@@ -245,7 +260,7 @@ class JobRunner {
   /// from outside, after the result was there.
   bool came_too_late(const ProcessSet& processes, const Exit& exit) {
     const bool killed = exit.signal == SIGKILL || exit.signal == SIGTERM;
-    const bool late_start = exit.signal == 0 && processes.restarted(ProcessSet::slot_of(exit.name));
+    const bool late_start = exit.signal == 0 && processes.came_later(ProcessSet::slot_of(exit.name));
     if (!killed && !late_start) return false;
     watch_master(/*at_once=*/true);
     return !outcome_.result.is_null() || (late_start && status_.state == JobPhase::kFinished);
@@ -265,7 +280,9 @@ class JobRunner {
     if (!(not_said && exit.signal != 0) && !(running && status_.plan.elastic)) return false;
     const RestartDecision decision = processes.restart(ProcessSet::slot_of(exit.name), Deadline::Clock::now());
     const std::string end = fmt::format("{} {}; its log ends with:\n{}", exit.name, exit.how, tail(exit.name));
-    say(fmt::format("{} {}: {}", exit.name, exit.how, decision.reason));
+    const std::string last_words = exit.signal == 0 ? tail_of_log(folder_.log(exit.name), 1) : "";
+    say(fmt::format("{} {}{}: {}", exit.name, exit.how, last_words.empty() ? "" : " (" + last_words + ")",
+                    decision.reason));
     if (processes.hopeless()) {  // none is left to carry on meanwhile
       failure_ = fmt::format("all {} failed too often ({}; see --restarts); the last was {}",
                              &processes == &workers_ ? "workers" : "servers", decision.reason, end);
@@ -427,7 +444,10 @@ class JobRunner {
 
   void echo() {
     if (!spec_.echo_chief || spec_.quiet) return;
-    if (const std::string lines = without_routine(chief_log_.next_lines()); !lines.empty()) line_.print_above(lines);
+    if (const std::string lines = without_routine(chief_log_->next_lines()); !lines.empty()) line_.print_above(lines);
+    const std::uint32_t chief = status_.workers.empty() ? chief_ : status_.workers.front().slot;
+    if (chief == std::exchange(chief_, chief)) return;
+    chief_log_.emplace(folder_.log(fmt::format("worker {}", chief)));  // what it printed before was not a chief's
   }
 
   void say(const std::string& text) {
@@ -444,7 +464,8 @@ class JobRunner {
   const std::string store_;  // where the master keeps what must outlive it; empty = it cannot be replaced
   MasterProcess master_;
   observe::ProgressLine line_;
-  LogFollower chief_log_;
+  std::uint32_t chief_ = 0;  // its slot, as far as is known
+  std::optional<LogFollower> chief_log_;
   Deadline next_look_ = Deadline::in(0s);
   std::optional<Deadline> finished_by_;
   JobStatus status_;   // the master's last reply

@@ -22,7 +22,7 @@ class ProcessSet {
   using Start = std::function<pid_t(std::uint32_t slot)>;
 
   ProcessSet(std::string role, std::uint32_t wanted, RestartOptions restarts, Start start)
-      : role_(std::move(role)), wanted_(wanted), restarts_(restarts), start_(std::move(start)) {}
+      : role_(std::move(role)), initial_(wanted), wanted_(wanted), restarts_(restarts), start_(std::move(start)) {}
 
   void start_all(Time now);
 
@@ -56,13 +56,14 @@ class ProcessSet {
   /// Returns whether none runs and none will be started.
   bool gone() const { return pids_.empty() && restart_at_.empty(); }
 
-  /// Returns whether the slot's process is not its first.
-  bool restarted(std::uint32_t slot) const { return restarted_.contains(slot); }
+  /// Returns whether the slot's process was not there from the beginning.
+  bool came_later(std::uint32_t slot) const { return slot >= initial_ || restarted_.contains(slot); }
 
  private:
   void start(std::uint32_t slot, Time now);
 
   const std::string role_;
+  const std::uint32_t initial_;
   std::uint32_t wanted_;
   RestartPolicy restarts_;
   Start start_;

@@ -57,7 +57,7 @@ const std::vector<MetricsRow>& MetricsAggregator::rows_after(const cluster::Rows
 }
 
 void MetricsAggregator::set_clocks(const cluster::ClockReport& report) {
-  if (!report.clocks.empty() && report.clocks.size() == clocks_.size()) {
+  if (!report.clocks.empty()) {  // of the present view, which may have another number of workers
     clocks_ = report.clocks;
     clocks_told_ = true;
   }
@@ -85,7 +85,8 @@ MetricsRows::Clocks MetricsAggregator::clocks_of_workers() const {
   const std::vector<Step> all = clocks();
   for (std::size_t worker = 0; worker < all.size(); ++worker) {
     result.max = std::max(result.max, all[worker]);
-    if (worker >= left_.size() || !left_[worker]) result.min = std::min(result.min, all[worker]);
+    const bool left = all.size() == left_.size() && left_[worker];
+    if (!left) result.min = std::min(result.min, all[worker]);
   }
   result.min = std::min(result.min, result.max);
   return result;
@@ -109,8 +110,8 @@ MetricsRow MetricsAggregator::now(Time now) const {
           .accuracy = sums.samples > 0 && sums.correct >= 0 ? sums.correct / samples : nan,
           .samples_per_s = over_s > 0 ? samples / over_s : 0,
           .lr = lr_,
-          .clock_min = spread.min,
-          .clock_max = spread.max,
+          .clock_min = plan_.leased ? spread.min : step,
+          .clock_max = plan_.leased ? spread.max : step,
           .seconds = seconds(now - start_)};
 }
 

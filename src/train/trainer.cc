@@ -15,6 +15,7 @@
 #include "job/termination.h"
 #include "optim/update_config.h"
 #include "ps/consistency.h"
+#include "tensor/compute_threads.h"
 #include "train/compute/lane_computer.h"
 #include "train/failure_watch.h"
 #include "train/given_options.h"
@@ -354,7 +355,7 @@ Trainer::Trainer(Job& job, Model model, TrainOptions options)
     fail<InvalidArgument>("consistency {} is a matter of strategy ps: {} has its own",
                           ps::to_string(options_.consistency), cluster::to_string(options_.strategy));
   }
-  torch::set_num_threads(options_.threads > 0 ? options_.threads : threads_per_worker(options_.lanes));
+  set_compute_threads(options_.threads > 0 ? options_.threads : threads_per_worker(options_.lanes));
   model_.module->to(options_.device);
 }
 

@@ -8,6 +8,7 @@
 
 #include "job/job_session.h"
 #include "master/master.h"
+#include "tests/support/eventually.h"
 #include "tests/support/expect_fails.h"
 #include "tests/support/secret.h"
 #include "tests/support/temp_folder.h"
@@ -148,6 +149,27 @@ TEST(ParameterTables, ServerLost_ItsReplicaTakesOverAndNoPushIsLostOrCountedTwic
       while (tables.pull() < updates) std::this_thread::yield();
       EXPECT_THAT(copy(tables.parameters("sum")), Each(FloatEq(static_cast<float>(updates)))) << consistency;
       EXPECT_THAT(copy(tables.parameters("other")), Each(FloatEq(static_cast<float>(2 * updates)))) << consistency;
+      tables.leave();
+    });
+  }
+}
+
+TEST(ParameterTables, ServerLostBetweenTwoPushes_TheNextPushCounts) {
+  for (const std::string consistency : {"bsp", "asp"}) {
+    TestJob cluster(1, 2);
+    cluster.run([&](Job& job) {
+      ParameterTables tables(job, {{"sum", 5000}}, plain(consistency));
+      tables.initialise();
+      for (Step pushes = 1; pushes <= 4; ++pushes) {
+        if (pushes == 3) {
+          cluster.kill_server(1);
+          ASSERT_TRUE(eventually([&] { return !job.session().view_failure().empty(); }));
+        }
+        fill(tables.gradients("sum"), -2);
+        tables.push();
+        EXPECT_EQ(tables.wait().version, pushes) << consistency;
+      }
+      EXPECT_THAT(copy(tables.parameters("sum")), Each(FloatEq(4))) << consistency;
       tables.leave();
     });
   }

@@ -38,7 +38,7 @@ TEST_F(ProcessSetTest, StartsEverySlotOnce) {
   EXPECT_THAT(started, ElementsAre(0, 1, 2));
   EXPECT_TRUE(set.running());
   EXPECT_FALSE(set.gone());
-  EXPECT_FALSE(set.restarted(0));
+  EXPECT_FALSE(set.came_later(0));
 }
 
 TEST_F(ProcessSetTest, KnowsItsProcessesByRoleAndSlot) {
@@ -61,8 +61,8 @@ TEST_F(ProcessSetTest, RestartsAFailedProcessWhenItsPauseIsOver) {
   EXPECT_THAT(started, IsEmpty());
   set.start_due(at(110ms));
   EXPECT_THAT(started, ElementsAre(1));
-  EXPECT_TRUE(set.restarted(1));
-  EXPECT_FALSE(set.restarted(0));
+  EXPECT_TRUE(set.came_later(1));
+  EXPECT_FALSE(set.came_later(0));
   set.start_due(at(1h));
   EXPECT_THAT(started, ElementsAre(1));
 }

@@ -155,5 +155,15 @@ TEST_F(Numbers, StatusOfARunThatHasEndedTellsItsResultOrHowToGoOn) {
   EXPECT_EQ(run_trireme(folder_, {"status", path("nothing")}).status, 2);
 }
 
+TEST_F(Numbers, StatusOfAProgramSaysHowItEnded) {
+  const auto run = [&](const std::string& out, const std::string& program) {
+    return run_trireme(folder_, {"run", "-w", "2", "-s", "1", "--restarts", "0", "--out", path(out), "--", program});
+  };
+  EXPECT_EQ(run("tables", TRIREME_BINARY_DIR "/parameter_server").status, 0);
+  EXPECT_THAT(run_trireme(folder_, {"status", path("tables")}).out, HasSubstr("finished"));
+  EXPECT_GT(run("false", "/bin/false").status, 0);
+  EXPECT_THAT(run_trireme(folder_, {"status", path("false")}).out, AllOf(HasSubstr("failed"), HasSubstr("because: ")));
+}
+
 }  // namespace
 }  // namespace trireme::system_test

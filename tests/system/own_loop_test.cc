@@ -146,7 +146,7 @@ TEST_F(OwnLoop, OptionsOfATrainerAreRefused) {
   const Outcome outcome = run_trireme(
       folder_, {"run", "-w", "1", "--codec", "fp16", "--", TRIREME_BINARY_DIR "/own_loop", images_.string()});
   EXPECT_EQ(outcome.status, 1);
-  EXPECT_THAT(outcome.err, HasSubstr("{\"codec\":\"fp16\"} was given to 'trireme run', for a Trainer"));
+  EXPECT_THAT(outcome.err, HasSubstr("--codec fp16: that is for programs with a Trainer"));
 }
 
 /// A program with a Trainer of its own (examples/fashion_mnist.cc), which knows nothing of these flags.
