@@ -244,9 +244,10 @@ inline auto flags_of_how_it_learns() {
             .check = [](const std::string&, const std::string& text) { optim::make_schedule({.shape = text}); }},
            [](auto& worker, const TrainFlags& flags) { worker.options.schedule = flags.schedule; }),
       flag("--buffers", &TrainFlags::buffers,
-           "batch-norm statistics after a step: average: mean over lanes (unless given); broadcast: the chief's; "
+           "batch-norm statistics after a step: average: mean over lanes; broadcast: the chief's; "
            "own: each worker's",
-           {.check = [](const std::string&, const std::string& text) { cluster::parse_buffers(text); }},
+           {.show_default = true,
+            .check = [](const std::string&, const std::string& text) { cluster::parse_buffers(text); }},
            [](auto& worker, const TrainFlags& flags) {
              worker.options.buffers = cluster::parse_buffers(flags.buffers);
            }),

@@ -1,5 +1,6 @@
 #include "dist/optimizer_item.h"
 
+#include <sstream>
 #include <type_traits>
 
 #include <torch/optim/adagrad.h>
@@ -57,7 +58,9 @@ void visit_fields(torch::optim::AdagradParamState& state, Visit visit) {
 template <typename Key>
 Key key_for(const torch::Tensor& parameter) {
   if constexpr (std::is_same_v<Key, std::string>) {
-    return c10::guts::to_string(parameter.unsafeGetTensorImpl());
+    std::ostringstream text;  // as they made it
+    text << parameter.unsafeGetTensorImpl();
+    return text.str();
   } else {
     return parameter.unsafeGetTensorImpl();
   }

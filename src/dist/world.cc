@@ -71,7 +71,8 @@ namespace {
 /// {"steps": 400} as "--steps 400".
 std::string as_flags(const std::string& options) {
   std::string flags;
-  for (const auto& [name, value] : nlohmann::json::parse(options).items()) {
+  const auto given = nlohmann::json::parse(options);
+  for (const auto& [name, value] : given.items()) {
     flags += fmt::format("{}--{} {}", flags.empty() ? "" : ", ", name,
                          value.is_string() ? value.get<std::string>() : value.dump());
   }
