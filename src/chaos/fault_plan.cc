@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include <fmt/ranges.h>
+
 #include "base/error.h"
 #include "base/random.h"
 #include "base/suggest.h"

@@ -4,6 +4,8 @@
 #include <charconv>
 #include <cstdio>
 
+#include <fmt/ranges.h>
+
 #include "trireme/dataset.h"
 #include "trireme/sampler.h"
 

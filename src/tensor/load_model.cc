@@ -4,6 +4,8 @@
 #include <cstring>
 #include <map>
 
+#include <fmt/ranges.h>
+
 #include "base/error.h"
 #include "checkpoint/safetensors/convert.h"
 #include "tensor/host_memory.h"

@@ -205,8 +205,8 @@ TEST(Environment, ReadsTheSecretFromAFile) {
   const auto shorter = folder.write("short", "1234\n");
   EXPECT_FAILS(read(own({{"TRIREME_SECRET", ""}, {"TRIREME_SECRET_FILE", shorter.string()}})), InvalidArgument, "short",
                "at least 16");
-  EXPECT_FAILS(read(own({{"TRIREME_SECRET", ""}, {"TRIREME_SECRET_FILE", (folder / "none").string()}})), IoError,
-               "none");
+  EXPECT_FAILS(read(own({{"TRIREME_SECRET", ""}, {"TRIREME_SECRET_FILE", (folder / "none").string()}})),
+               InvalidArgument, "none", "--secret-file");
 }
 
 }  // namespace

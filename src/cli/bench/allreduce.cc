@@ -10,6 +10,8 @@
 #include <memory>
 #include <sstream>
 
+#include <fmt/ranges.h>
+
 #include "base/error.h"
 #include "base/random.h"
 #include "bench/peers/large_buffer.h"
