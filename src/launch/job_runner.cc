@@ -424,7 +424,7 @@ class JobRunner {
       tell_stragglers(status);
       // A program that has not sent its plan has nothing to show.
       const bool silent = status.state == JobPhase::kRunning && status.plan.steps == 0 && status.now.step == 0;
-      if (!spec_.quiet && !silent && status.state != JobPhase::kFinished) line_.update(describe(status));
+      if (!spec_.quiet && !silent) line_.update(describe(status));
       return true;
     } catch (const Error& problem) {
       log_debug("master_silent", "no answer from the master", {{"reason", problem.what()}});

@@ -53,6 +53,12 @@ cluster::JobStatus JobState::status(Time now) const {
                             .wanted_workers = wanted_workers_,
                             .wanted_servers = wanted_servers_,
                             .result = result_};
+  if (plan_ && plan_->leased) {  // a new master has not heard of all of it, but knows what is finished
+    status.now.step = leases_.finished() / plan_->lanes;
+    status.now.samples = plan_->samples_in(status.now.step);
+    status.now.epoch =
+        static_cast<double>(status.now.step) / static_cast<double>(std::max<Step>(1, plan_->steps_per_epoch));
+  }
   for (const cluster::MemberInfo& worker : view_.workers) add_living(worker, status.workers);
   for (const cluster::MemberInfo& server : view_.servers) add_living(server, status.servers);
   for (const ViewCandidate& worker : members_.candidates()) {

@@ -187,6 +187,7 @@ TEST_F(MasterTest, EveryUnitIsLeasedOnce) {
   const auto first = counts[0].get();
   const auto second = counts[1].get();
   for (std::size_t unit = 0; unit < 100; ++unit) EXPECT_EQ(first[unit] + second[unit], 1) << unit;
+  EXPECT_EQ(master.status().now.step, 50u) << "what is finished counts, whoever heard of it";
 }
 
 TEST_F(MasterTest, StopReachesEveryMemberOnce) {
