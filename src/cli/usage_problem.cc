@@ -91,9 +91,11 @@ std::string explain(const CLI::App& app, const CLI::ParseError& problem) {
   const std::string message = problem.what();
   std::string text = message;
   const std::vector<std::string> extras = app.remaining(/*recurse=*/true);
-  if (dynamic_cast<const CLI::ExtrasError*>(&problem) != nullptr && !extras.empty()) {
+  const bool surplus = dynamic_cast<const CLI::ExtrasError*>(&problem) != nullptr;
+  const bool missing = dynamic_cast<const CLI::RequiredError*>(&problem) != nullptr;
+  if ((surplus || missing) && !extras.empty()) {  // a flag that does not exist, rather than what is missing after it
     text = explain_extra(given, extras);
-  } else if (dynamic_cast<const CLI::RequiredError*>(&problem) != nullptr) {
+  } else if (missing) {
     text = explain_missing(given);
   } else if (const CLI::Option* flag = flag_in(given, message);
              dynamic_cast<const CLI::ArgumentMismatch*>(&problem) != nullptr && flag != nullptr) {

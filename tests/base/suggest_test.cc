@@ -11,7 +11,10 @@ TEST(Suggest, FindsTheTypo) {
   EXPECT_EQ(closest("lenett", kModels), "lenet");
   EXPECT_EQ(closest("lnet", kModels), "lenet");
   EXPECT_EQ(closest("resnet81", kModels), "resnet18");
-  EXPECT_EQ(closest("mpl", {"mlp", "lenet"}), "");  // two edits of three letters: a guess, not a typo
+  EXPECT_EQ(closest("mpl", {"mlp", "lenet"}), "mlp");  // neighbours that changed places
+  EXPECT_EQ(closest("trian", {"train", "run"}), "train");
+  EXPECT_EQ(closest("adma", {"sgd", "adam", "adamw"}), "adam");
+  EXPECT_EQ(closest("mxx", {"mlp", "lenet"}), "");  // two edits of three letters: a guess, not a typo
   EXPECT_EQ(closest("lenet", kModels), "lenet");
 }
 

@@ -138,7 +138,8 @@ void PartitionedJob::read_master_logs() {
 
 /// The reason is known, and steps go on without whoever is left out.
 bool PartitionedJob::named() const {
-  return outcome_.named_s.has_value() && (outcome_.views > 0 || cell_.pair == CutPair::kMasterEtcd);
+  const bool expected = outcome_.named_s && outcome_.reason.find(cell_.until_named) != std::string::npos;
+  return expected && (outcome_.views > 0 || cell_.pair == CutPair::kMasterEtcd);
 }
 
 /// The longest time between two new steps of which the first was made before `begun_before`.
@@ -181,10 +182,10 @@ PartitionOutcome PartitionedJob::run() {
   const auto lasts = cell_.lasts.value_or(kCellForGood);
   Nanoseconds until = cut_at_ + std::chrono::nanoseconds(lasts).count();
   const bool noticed =
-      watch_until([&] { return cell_.until_named ? named() : observe::trace_clock() >= until; }, lasts + 60s);
+      watch_until([&] { return cell_.until_named.empty() ? observe::trace_clock() >= until : named(); }, lasts + 60s);
   if (!noticed) outcome_.wrong.emplace_back("nobody said why");
-  if (cell_.until_named) until = observe::trace_clock();
-  if (cell_.lasts || cell_.until_named) {
+  if (!cell_.until_named.empty()) until = observe::trace_clock();
+  if (cell_.lasts || !cell_.until_named.empty()) {
     set_link(/*cut=*/false);
     healed_ = true;
     const Nanoseconds healed_at = observe::trace_clock();
@@ -216,8 +217,12 @@ PartitionOutcome PartitionedJob::run() {
 
 void PartitionedJob::end() {
   host("observer").run([&] {
-    const auto address = cluster::make_master_finder("etcd://10.99.1.2:2379/job")();
-    ask_to_stop(address.value(), job_.secret());
+    std::optional<net::Address> address;
+    const auto somebody_leads = [&] {  // not for a moment after etcd was away
+      address = cluster::make_master_finder("etcd://10.99.1.2:2379/job")();
+      return address.has_value();
+    };
+    if (eventually(somebody_leads)) ask_to_stop(*address, job_.secret());
   });
   const auto result = observe::RunFolder::open(job_.run()).result();
   if (!watch_until([&] { return std::filesystem::exists(result); }, 60s)) {

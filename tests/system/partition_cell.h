@@ -36,7 +36,8 @@ struct PartitionCell {
   CutPair pair = CutPair::kWorkerWorker;
   CutDirection direction = CutDirection::kBoth;
   std::optional<std::chrono::seconds> lasts = {};  ///< nullopt = for good
-  bool until_named = false;  ///< instead: until the master has named the reason, and formed a view if it needs one
+  /// Instead, if not empty: until the master has named a reason with these words, and formed a view if it needs one.
+  std::string until_named = {};
 
   std::string name() const;  ///< "worker-server both 5s"
 };

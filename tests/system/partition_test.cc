@@ -20,7 +20,7 @@ class Partitions : public ::testing::TestWithParam<ChosenCell> {};
 
 TEST_P(Partitions, TheJobGoesOnHealsAndHasTheSameBits) {
   if (!PartitionedJob::permitted()) GTEST_SKIP() << "network namespaces are not permitted here";
-  PartitionedJob job({.pair = GetParam().pair, .direction = GetParam().direction, .until_named = true});
+  PartitionedJob job({.pair = GetParam().pair, .direction = GetParam().direction, .until_named = GetParam().reason});
   const PartitionOutcome outcome = job.run();
   EXPECT_THAT(outcome.wrong, ::testing::IsEmpty());
   EXPECT_THAT(outcome.reason, ::testing::HasSubstr(GetParam().reason));
