@@ -445,7 +445,9 @@ class JobRunner {
   void echo() {
     if (!spec_.echo_chief || spec_.quiet) return;
     if (const std::string lines = without_routine(chief_log_->next_lines()); !lines.empty()) line_.print_above(lines);
-    const std::uint32_t chief = status_.workers.empty() ? chief_ : status_.workers.front().slot;
+    // Once per view: at the end the chief leaves before it prints its last lines.
+    if (status_.workers.empty() || status_.view == std::exchange(chief_view_, status_.view)) return;
+    const std::uint32_t chief = status_.workers.front().slot;
     if (chief == std::exchange(chief_, chief)) return;
     chief_log_.emplace(folder_.log(fmt::format("worker {}", chief)));  // what it printed before was not a chief's
   }
@@ -465,6 +467,7 @@ class JobRunner {
   MasterProcess master_;
   observe::ProgressLine line_;
   std::uint32_t chief_ = 0;  // its slot, as far as is known
+  View chief_view_ = 0;      // the view whose chief that is
   std::optional<LogFollower> chief_log_;
   Deadline next_look_ = Deadline::in(0s);
   std::optional<Deadline> finished_by_;

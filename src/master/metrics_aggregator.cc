@@ -35,6 +35,7 @@ void MetricsAggregator::add(cluster::MemberId member, std::uint32_t worker, cons
     double& known = lane_seconds_[worker];
     known = known > 0 ? kForget * fresh + (1 - kForget) * known : fresh;
   }
+  const bool advanced = work.clock > reported_step_;
   reported_step_ = std::max(reported_step_, work.clock);
   lr_ = work.lr;
   for (const auto& [name, value] : work.averages) {
@@ -42,7 +43,7 @@ void MetricsAggregator::add(cluster::MemberId member, std::uint32_t worker, cons
   }
   rows_.add(member, work.rows);
   rows_.complete(clocks_of_workers());
-  if (work.samples == 0 && work.clock == 0) return;
+  if (work.samples == 0 && !advanced) return;
   samples_ += work.samples;
   Sums sums;
   sums.add(work);

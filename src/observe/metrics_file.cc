@@ -87,11 +87,14 @@ void drop_rows_after(const std::filesystem::path& path, Step step) {
   if (!std::filesystem::exists(path)) return;
   std::istringstream rows(read_file(path));
   std::string kept;
+  bool dropped = false;
   for (std::string line; std::getline(rows, line);) {
     const json row = json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (row.is_object() && row.value("step", Step{0}) <= step) kept += line + "\n";
+    const bool keep = row.is_object() && row.value("step", Step{0}) <= step;
+    if (keep) kept += line + "\n";
+    dropped = dropped || !keep;
   }
-  write_file_atomically(path, as_bytes(kept));
+  if (dropped) write_file_atomically(path, as_bytes(kept));
 }
 
 json last_train_row(const std::filesystem::path& path) {

@@ -101,17 +101,19 @@ void RunReports::finish_timeline() const {
 /// Goes on where a former chief, or launch, ended.
 void RunReports::become_chief(std::optional<Step> at) {
   callbacks_ = options_.callbacks;
-  if (at) observe::drop_rows_after(job_.folder()->metrics(), *at);  // they are made again
-  const nlohmann::json last = observe::last_train_row(job_.folder()->metrics());
-  seconds_ = seconds_before_ = last.is_null() ? 0.0 : last.value("seconds", 0.0);
-  const Step written = last.is_null() ? 0 : last.value("step", Step{0});
-  job_.membership().take_rows_after(written, back_in_);
+  Step written = 0;
   try {
+    if (at) observe::drop_rows_after(job_.folder()->metrics(), *at);  // they are made again
+    if (const nlohmann::json last = observe::last_train_row(job_.folder()->metrics()); !last.is_null()) {
+      seconds_ = seconds_before_ = last.value("seconds", 0.0);
+      written = last.value("step", Step{0});
+    }
     callbacks_.push_back(write_metrics(job_.folder()->metrics()));
     callbacks_.push_back(write_tensorboard(job_.folder()->tensorboard()));
   } catch (const IoError& problem) {  // a former chief that is stopped may still hold them
     log_error("metrics_disabled", "metrics are not written from now on", {{"reason", problem.what()}});
   }
+  job_.membership().take_rows_after(written, back_in_);
   callbacks_.push_back(save_final(job_.folder()->model(), job_.folder()->result()));
   if (job_.alone()) callbacks_.push_back(show_progress());
   const RunPlan plan{.steps = plan_.steps,
