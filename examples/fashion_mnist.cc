@@ -30,7 +30,7 @@ int main(int argc, char** argv) try {
   trireme::Trainer trainer(*job, std::make_shared<Net>(), {.batch = 64, .epochs = 1, .lr = 1e-3});
   const auto result = trainer.fit(data.train, data.test);
 
-  if (result.test) std::printf("test accuracy %.2f %%\n", 100 * result.test->accuracy);  // on the chief
+  if (result.test) std::printf("test accuracy %.2f %%\n", 100 * result.test->metric("accuracy"));  // on the chief
 } catch (const std::exception& problem) {
   std::fprintf(stderr, "fashion_mnist: %s\n", problem.what());
   return 1;

@@ -25,25 +25,14 @@ struct Net : torch::nn::Module {
   }
 };
 
-struct Batch {
-  Batch(const Dataset& dataset, const std::vector<std::uint64_t>& indices) {
-    dataset.read(indices, content);
-    const auto count = static_cast<std::int64_t>(content.size());
-    images = torch::from_blob(content.features.data(), {count, 1, 28, 28});
-    labels = torch::from_blob(content.labels.data(), {count}, torch::kInt64);
-  }
-  trireme::data::Batch content;
-  torch::Tensor images, labels;
-};
-
 /// Each rank looks at every size-th sample; the mean is over all.
 double accuracy_of(Net& net, const Dataset& test, dist::World& world) {
   torch::NoGradGuard no_grad;
   std::vector<std::uint64_t> mine;
   for (std::uint64_t i = world.rank(); i < test.size(); i += world.size()) mine.push_back(i);
-  const Batch batch(test, mine);
-  const double right = net.forward(batch.images).argmax(1).eq(batch.labels).to(torch::kFloat64).mean().item<double>();
-  return world.average(right, static_cast<double>(mine.size()), "accuracy");
+  const trireme::Batch batch = trireme::read_samples(test, mine);
+  const torch::Tensor right = net.forward(batch["image"]).argmax(1).eq(batch["label"]).to(torch::kFloat64);
+  return world.average(right.mean().item<double>(), static_cast<double>(mine.size()), "accuracy");
 }
 
 int main(int argc, char** argv) try {
@@ -66,8 +55,8 @@ int main(int argc, char** argv) try {
     while (state.step() < steps) {
       double loss_sum = 0, count = 0;
       for (const dist::LaneBatch& lane : state.lanes()) {
-        const Batch batch(*data.train, lane.indices);
-        const torch::Tensor loss = torch::nn::functional::cross_entropy(net->forward(batch.images), batch.labels);
+        const trireme::Batch batch = trireme::read_samples(*data.train, lane.indices);
+        const torch::Tensor loss = torch::nn::functional::cross_entropy(net->forward(batch["image"]), batch["label"]);
         loss.backward();
         loss_sum += loss.item<double>() * static_cast<double>(lane.indices.size());
         count += static_cast<double>(lane.indices.size());

@@ -1,36 +1,118 @@
 #pragma once
 
-// Samples: what they are, where they come from, and views of them. A sampler (sampler.h) decides which of them a worker
-// reads in which step.
+// Samples: a numbered set of them, and a batch of some. Where they come from: sources.h; what can be done with them:
+// transforms.h; which of them a worker reads in which step: sampler.h.
 
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
-#include <variant>
 #include <vector>
+
+#include "trireme/schema.h"
 
 namespace trireme::data {
 
-/// Samples as the model wants them. Reading into the same batch again reuses its buffers.
-struct Batch {
-  std::vector<float> features = {};       ///< row-major, sample after sample: size() x sample_shape
-  std::vector<std::int64_t> labels = {};  ///< one class per sample
+/// The type of element that T holds; 16-bit floats have no type of their own here and are read as bytes.
+template <typename T>
+constexpr DType dtype_of() {
+  if constexpr (std::is_same_v<T, float>) return DType::kF32;
+  if constexpr (std::is_same_v<T, double>) return DType::kF64;
+  if constexpr (std::is_same_v<T, std::int8_t>) return DType::kI8;
+  if constexpr (std::is_same_v<T, std::uint8_t>) return DType::kU8;
+  if constexpr (std::is_same_v<T, std::int16_t>) return DType::kI16;
+  if constexpr (std::is_same_v<T, std::int32_t>) return DType::kI32;
+  if constexpr (std::is_same_v<T, std::int64_t>) return DType::kI64;
+  if constexpr (std::is_same_v<T, bool>) return DType::kBool;
+}
 
-  std::size_t size() const { return labels.size(); }
+/// Some samples: for each field one buffer with sample after sample, row-major.
+///
+/// Reading into the same batch again reuses its buffers. Movable, not copyable. Not thread-safe.
+class Batch {
+ public:
+  /// Returns memory of at least this many bytes, aligned to 64; a trainer gives pinned memory here.
+  using Allocate = std::function<std::shared_ptr<std::byte>(std::size_t bytes)>;
+
+  Batch() = default;
+  explicit Batch(Allocate allocate) : allocate_(std::move(allocate)) {}
+  Batch(Batch&&) = default;
+  Batch& operator=(Batch&&) = default;
+
+  std::size_t size() const { return samples_; }  ///< samples
+  const Schema& schema() const { return schema_; }
+
+  /// The extents of a field's buffer: samples, then those of a sample; one that varies is as long as the longest.
+  std::span<const std::int64_t> shape(std::size_t field) const { return columns_[field].shape; }
+
+  /// The length of each sample of a field that varies; empty if it does not.
+  std::span<std::int64_t> lengths(std::size_t field) { return columns_[field].lengths; }
+  std::span<const std::int64_t> lengths(std::size_t field) const { return columns_[field].lengths; }
+
+  /// By field, the room for one sample of those that vary: what make_room takes. 0 for the others.
+  std::vector<std::int64_t> longest() const;
+
+  std::span<std::byte> bytes(std::size_t field) { return {columns_[field].memory.get(), columns_[field].size}; }
+  std::span<const std::byte> bytes(std::size_t field) const {
+    return {columns_[field].memory.get(), columns_[field].size};
+  }
+
+  /// The numbers of a field. Throws InvalidArgument if they are of another type.
+  template <typename T>
+  std::span<T> values(std::size_t field) {
+    check_type(field, dtype_of<std::remove_const_t<T>>());
+    return {reinterpret_cast<T*>(columns_[field].memory.get()), columns_[field].size / sizeof(T)};
+  }
+  template <typename T>
+  std::span<const T> values(std::size_t field) const {
+    return const_cast<Batch*>(this)->values<T>(field);
+  }
+  template <typename T>
+  std::span<const T> values(std::string_view field) const {
+    return values<T>(schema_.index_of(field));
+  }
+
+  /// Makes it a batch of `samples` of `schema`. Of each field that varies, `longest` (one per field) says how long the
+  /// longest sample is; its lengths are 0 until they are set. What the buffers hold is undefined.
+  void make_room(const Schema& schema, std::size_t samples, std::span<const std::int64_t> longest = {});
+
+  /// Sets what is behind the end of each sample of a field that varies.
+  void pad(std::size_t field);
+
+  /// The same buffers as samples of another schema with fields of as many bytes in all: windows of a stream.
+  void reshape(const Schema& schema, std::size_t samples);
+
+  /// Another batch, for a transform that reads its source before it fills this one; its buffers are reused as well.
+  Batch& scratch();
+
+ private:
+  struct Column {
+    std::shared_ptr<std::byte> memory = {};
+    std::size_t capacity = 0;
+    std::size_t size = 0;
+    std::vector<std::int64_t> shape = {};
+    std::vector<std::int64_t> lengths = {};
+  };
+
+  void check_type(std::size_t field, DType asked) const;
+
+  Schema schema_;
+  std::size_t samples_ = 0;
+  std::vector<Column> columns_;
+  Allocate allocate_;
+  std::unique_ptr<Batch> scratch_;
 };
 
-/// A fixed, numbered set of labelled samples. Decorators (Normalized, Subset, Columns) wrap one and are one.
+/// A fixed, numbered set of samples. Transforms (transforms.h) wrap one and are one.
 ///
 /// Immutable after construction, so every member may be called from any number of threads.
 class Dataset {
  public:
-  Dataset() = default;
   Dataset(const Dataset&) = delete;
   Dataset& operator=(const Dataset&) = delete;
   virtual ~Dataset() = default;
@@ -38,221 +120,37 @@ class Dataset {
   /// How many samples there are; their indices are 0..size()-1.
   virtual std::uint64_t size() const = 0;
 
-  /// Extents of one sample, e.g. {1, 28, 28} for channels, rows, columns.
-  virtual const std::vector<std::int64_t>& sample_shape() const = 0;
-
-  /// Labels are 0..classes()-1.
-  virtual std::int64_t classes() const = 0;
+  /// What each of them consists of.
+  const Schema& schema() const { return schema_; }
 
   /// Replaces the content of `out` by the samples at `indices`, in that order; an index may occur more than once.
-  /// The same index gives the same sample each time. Throws InvalidArgument if an index is not below size(), and
-  /// then leaves `out` as it was.
-  virtual void read(std::span<const std::uint64_t> indices, Batch& out) const = 0;
+  /// The same index in the same epoch gives the same sample each time; only random transforms look at the epoch.
+  /// Throws InvalidArgument if an index is not below size(), and then leaves `out` as it was; Corrupt or IoError if a
+  /// file turns out to be damaged or gone.
+  void read(std::span<const std::uint64_t> indices, Batch& out, std::uint64_t epoch = 0) const;
 
-  /// One line for logs and messages: where the samples come from, how many, which shape.
+  /// One line for logs and messages: where the samples come from, how many, of what.
   virtual std::string describe() const = 0;
 
-  /// Numbers per sample: the product of sample_shape().
-  std::size_t sample_elements() const;
-
  protected:
-  /// Throws InvalidArgument unless every index is below size().
-  void check_indices(std::span<const std::uint64_t> indices) const;
+  explicit Dataset(Schema schema) : schema_(std::move(schema)) {}
 
-  /// `60000 samples of 1x28x28 in 10 classes`: the second half of most descriptions.
+  /// As read(), of indices that exist. Calls out.make_room, or reads another dataset into `out`.
+  virtual void fill(std::span<const std::uint64_t> indices, Batch& out, std::uint64_t epoch) const = 0;
+
+  /// `60000 samples of image 1x28x28, label of 10 classes`: the second half of most descriptions.
   std::string summary() const;
+
+ private:
+  const Schema schema_;
 };
+
+using DatasetPtr = std::shared_ptr<const Dataset>;
 
 /// A training set and a test set.
 struct Split {
-  std::shared_ptr<const Dataset> train = {};
-  std::shared_ptr<const Dataset> test = {};
-};
-
-// ---- Sources.
-
-/// Places that hold the same file, or the same files, in the order in which they are tried. The user guarantees that
-/// they are the same; contents are not compared. Never empty; immutable.
-class Mirrors {
- public:
-  /// A single place, the usual case.
-  template <std::convertible_to<std::filesystem::path> Path>
-  Mirrors(Path only)  // NOLINT(google-explicit-constructor): a single path is accepted wherever mirrors are
-      : places_{std::filesystem::path(std::move(only))} {}
-
-  /// Parses "a,b". A comma always separates, so a path with a comma in it is not possible here. Throws InvalidArgument
-  /// if a part is empty.
-  static Mirrors parse(std::string_view text);
-
-  const std::vector<std::filesystem::path>& places() const { return places_; }
-
-  /// The file `name` in each of these folders.
-  Mirrors operator/(const std::filesystem::path& name) const;
-
- private:
-  explicit Mirrors(std::vector<std::filesystem::path> places) : places_(std::move(places)) {}
-
-  std::vector<std::filesystem::path> places_;
-};
-
-/// Samples that are already in memory as numbers.
-class MemoryDataset : public Dataset {
- public:
-  struct Content {
-    std::string name;                  ///< where the samples come from: for describe()
-    std::vector<std::int64_t> shape;   ///< of one sample
-    std::int64_t classes = 0;          ///< labels are below this
-    std::vector<float> features;       ///< row-major, sample after sample
-    std::vector<std::int64_t> labels;  ///< one per sample
-  };
-
-  /// Throws InvalidArgument if features, labels, shape and classes do not fit together.
-  explicit MemoryDataset(Content content);
-
-  std::uint64_t size() const override { return content_.labels.size(); }
-  const std::vector<std::int64_t>& sample_shape() const override { return content_.shape; }
-  std::int64_t classes() const override { return content_.classes; }
-  void read(std::span<const std::uint64_t> indices, Batch& out) const override;
-  std::string describe() const override;
-
- private:
-  Content content_;
-};
-
-/// x becomes (x - mean) / std.
-struct Normalization {
-  float mean = 0;
-  float std = 1;
-};
-
-struct IdxOptions {
-  Normalization normalization = {};                  ///< applied to pixels scaled to 0..1
-  std::int64_t classes = 10;                         ///< labels must be below this; 1 to 256
-  std::vector<std::int64_t> shape = {};              ///< {1, rows, columns} that images must have; empty = any
-  std::uint64_t max_bytes = std::uint64_t{4} << 30;  ///< a file that claims more is refused unread
-};
-
-/// Grey images and their labels from two IDX files (the format of MNIST), each plain or gzip, whatever its name. Each
-/// is read from the first of its mirrors that is sound (see read_any); images are sound if there are as many of them as
-/// labels.
-///
-/// Keeps one byte per pixel and converts on read. Sample shape {1, rows, columns}. Memory stays within what the files
-/// really hold: a size in a header is trusted only as far as the file is long enough for it.
-/// Throws IoError if a file cannot be read, Corrupt if one is malformed or they do not belong together (the message
-/// names file, offset, and what was expected), InvalidArgument for bad options.
-std::shared_ptr<const Dataset> load_idx(const Mirrors& images, const Mirrors& labels, const IdxOptions& options = {});
-
-/// Zalando's Fashion-MNIST (Xiao et al. 2017): 60000 training and 10000 test images of 1x28x28 in 10 classes,
-/// normalised by the training set's own mean and deviation.
-///
-/// Reads `train-images-idx3-ubyte`, `train-labels-idx1-ubyte`, `t10k-images-idx3-ubyte` and `t10k-labels-idx1-ubyte`
-/// from the first of `folders` where it is sound, each with or without `.gz`; any set of 28x28 images in that layout
-/// will do. Throws IoError that says how to get the data if a file cannot be read, else as load_idx.
-Split load_fashion_mnist(const Mirrors& folders = "/usr/share/datasets/fashion-mnist");
-
-enum class CsvHeader {
-  kDetect,  ///< the first line is a header if none of its fields is a number
-  kPresent,
-  kAbsent,
-};
-
-struct CsvOptions {
-  CsvHeader header = CsvHeader::kDetect;
-  char separator = ',';
-  /// The column that holds the class: its name in the header, or its position from 0; negative counts from the end.
-  std::variant<std::int64_t, std::string> label_column = std::int64_t{-1};
-  std::int64_t classes = 0;                          ///< labels must be below this; 0 = the largest label + 1
-  std::vector<std::int64_t> shape = {};              ///< how the features of a row form a sample; empty = {features}
-  std::uint64_t max_bytes = std::uint64_t{4} << 30;  ///< of text, unpacked; a longer file is refused
-};
-
-/// A table of numbers, one sample per row, from a CSV file (plain or gzip), wholly in memory as floats.
-///
-/// Every column but the label's is a feature. Labels are whole numbers from 0. Read from the first of the file's
-/// mirrors that is sound (see read_any); a plain file has no checksum, so one that lost whole rows counts as sound.
-/// Throws IoError if the file cannot be read; Corrupt, naming file, line, column and what was expected, for ragged
-/// rows and whatever is not a finite number; InvalidArgument for options that do not fit the file.
-std::shared_ptr<const Dataset> load_csv(const Mirrors& files, const CsvOptions& options = {});
-
-struct SyntheticOptions {
-  std::uint64_t train_samples = 60000;
-  std::uint64_t test_samples = 10000;
-  std::uint64_t seed = 1;  ///< another seed, other classes: a different problem of the same difficulty
-};
-
-/// A generated classification problem of the shape of Fashion-MNIST (1x28x28, 10 classes), for machines without data.
-///
-/// Each class is a smooth random pattern in two variants; a sample shows its class's pattern moved by some pixels and
-/// with its own contrast, half covered by the pattern of another class, under noise. LeNet learns it to about 98 % in
-/// one epoch of batch 64, most of it after the first hundred steps; a linear model stays near 90 %. Train and test
-/// share the patterns, not the samples.
-///
-/// Samples are made on read from (seed, part, index) alone, cost no memory, and have mean about 0 and deviation about
-/// 1. Throws InvalidArgument if a part would be empty.
-Split make_synthetic(const SyntheticOptions& options = {});
-
-// ---- Views of another dataset.
-
-/// Some samples of a dataset, renumbered 0, 1, 2 in the order given.
-class Subset : public Dataset {
- public:
-  /// Sample i is sample `rows[i]` of `source`. Throws InvalidArgument if a row does not exist there.
-  Subset(std::shared_ptr<const Dataset> source, std::vector<std::uint64_t> rows);
-
-  std::uint64_t size() const override { return rows_.size(); }
-  const std::vector<std::int64_t>& sample_shape() const override { return source_->sample_shape(); }
-  std::int64_t classes() const override { return source_->classes(); }
-  void read(std::span<const std::uint64_t> indices, Batch& out) const override;
-  std::string describe() const override;
-
- private:
-  std::shared_ptr<const Dataset> source_;
-  std::vector<std::uint64_t> rows_;
-};
-
-/// A dataset with its features normalised on the way out; labels stay.
-class Normalized : public Dataset {
- public:
-  /// Every feature alike: pixels.
-  Normalized(std::shared_ptr<const Dataset> source, const Normalization& normalization);
-
-  /// Each feature by its own, `per_feature.size() == source->sample_elements()`: columns of a table. Throws
-  /// InvalidArgument if the count differs.
-  Normalized(std::shared_ptr<const Dataset> source, std::vector<Normalization> per_feature);
-
-  std::uint64_t size() const override { return source_->size(); }
-  const std::vector<std::int64_t>& sample_shape() const override { return source_->sample_shape(); }
-  std::int64_t classes() const override { return source_->classes(); }
-  void read(std::span<const std::uint64_t> indices, Batch& out) const override;
-  std::string describe() const override;
-
- private:
-  std::shared_ptr<const Dataset> source_;
-  std::vector<Normalization> normalization_;  ///< one for all features, or one for each
-};
-
-/// Mean and deviation of each feature over all samples, in two passes of small batches. A constant feature gets
-/// deviation 1, so that it becomes 0. Measure the training set and apply the result to the test set too.
-std::vector<Normalization> measure_features(const Dataset& dataset);
-
-/// Some features of every sample: what one worker sees when features are spread over workers. Samples become flat:
-/// shape {columns}, whatever the shape of the source.
-class Columns : public Dataset {
- public:
-  /// Feature j is feature `columns[j]` of the source, counted in row-major order. Throws InvalidArgument unless
-  /// `columns` is non-empty, strictly increasing and within the source.
-  Columns(std::shared_ptr<const Dataset> source, std::vector<std::uint64_t> columns);
-
-  std::uint64_t size() const override { return source_->size(); }
-  const std::vector<std::int64_t>& sample_shape() const override { return shape_; }
-  std::int64_t classes() const override { return source_->classes(); }
-  void read(std::span<const std::uint64_t> indices, Batch& out) const override;
-  std::string describe() const override;
-
- private:
-  std::shared_ptr<const Dataset> source_;
-  std::vector<std::uint64_t> columns_;
-  std::vector<std::int64_t> shape_;
+  DatasetPtr train = {};
+  DatasetPtr test = {};
 };
 
 }  // namespace trireme::data

@@ -1,29 +1,72 @@
 #pragma once
 
+#include <concepts>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <torch/nn/module.h>
 #include <torch/nn/pimpl.h>
 
+#include "trireme/schema.h"
+
 namespace trireme {
 
-/// A network as the trainer uses it: its parameters, and how a batch goes through it.
+/// A network as the trainer uses it: its parameters, and how inputs go through it.
 struct Model {
+  /// One tensor per input field of the samples, in the order of the schema; each of batch × the field's shape.
+  using Forward = std::function<torch::Tensor(const std::vector<torch::Tensor>& inputs)>;
+
   std::shared_ptr<torch::nn::Module> module = {};
-  std::function<torch::Tensor(const torch::Tensor& features)> forward;
+  Forward run;  ///< null: only a task of one's own knows how
 
   Model() = default;
+  Model(std::shared_ptr<torch::nn::Module> parameters, Forward forward)
+      : module(std::move(parameters)), run(std::move(forward)) {}
 
-  /// From any module of your own: a std::shared_ptr<Net> or a TORCH_MODULE holder whose class has forward(Tensor).
-  template <typename Net>
+  /// From any module of your own, a std::shared_ptr<Net> or a TORCH_MODULE holder, whose class has forward of one to
+  /// three tensors, or of a vector of them. One without forward needs a task of its own.
+  template <std::derived_from<torch::nn::Module> Net>
   Model(std::shared_ptr<Net> net)  // NOLINT(google-explicit-constructor): reads well at the call
-      : module(net), forward([net](const torch::Tensor& features) { return net->forward(features); }) {}
+      : module(net), run(forward_of(net)) {}
 
   template <typename Net>
   Model(const torch::nn::ModuleHolder<Net>& holder) : Model(holder.ptr()) {}  // NOLINT(google-explicit-constructor)
+
+  /// Throws InvalidArgument if the network does not take this many inputs.
+  torch::Tensor forward(const std::vector<torch::Tensor>& inputs) const { return run(inputs); }
+  torch::Tensor forward(const torch::Tensor& input) const { return run({input}); }
+
+ private:
+  template <typename Net>
+  static Forward forward_of(const std::shared_ptr<Net>& net) {
+    using Tensor = torch::Tensor;
+    using Many = const std::vector<torch::Tensor>&;
+    if constexpr (requires(Tensor x) {
+                    { net->forward(x) } -> std::convertible_to<Tensor>;
+                  }) {
+      return [net](Many x) -> Tensor { return check_inputs(x, 1), net->forward(x[0]); };
+    } else if constexpr (requires(Tensor x) {
+                           { net->forward(x, x) } -> std::convertible_to<Tensor>;
+                         }) {
+      return [net](Many x) -> Tensor { return check_inputs(x, 2), net->forward(x[0], x[1]); };
+    } else if constexpr (requires(Tensor x) {
+                           { net->forward(x, x, x) } -> std::convertible_to<Tensor>;
+                         }) {
+      return [net](Many x) -> Tensor { return check_inputs(x, 3), net->forward(x[0], x[1], x[2]); };
+    } else if constexpr (requires(Many x) {
+                           { net->forward(x) } -> std::convertible_to<Tensor>;
+                         }) {
+      return [net](Many x) -> Tensor { return net->forward(x); };
+    } else {
+      return nullptr;
+    }
+  }
+  static void check_inputs(const std::vector<torch::Tensor>& inputs, std::size_t wanted);
 };
 
 struct NamedParameter {
@@ -35,11 +78,18 @@ struct NamedParameter {
 /// under several names (tied weights) counts once, under its first name.
 std::vector<NamedParameter> trainable_parameters(const torch::nn::Module& module);
 
-/// Returns the names of the networks that come with Trireme.
+/// Makes a network for samples of a schema; `outputs` is how many numbers per sample (or position) the task wants.
+using MakeModel = std::function<Model(const data::Schema& samples, std::int64_t outputs)>;
+
+/// Makes `name` known to `make_model`, and to `--model` of a program that calls `train_main`. Throws InvalidArgument if
+/// there is one already.
+void register_model(const std::string& name, MakeModel make);
+
+/// Returns the names of the networks that come with Trireme, and of those registered.
 std::vector<std::string> model_names();
 
-/// Builds the network `name` for samples of `shape` and `classes` classes. Its initial parameters come from torch's
-/// random generator: seed it first. Throws InvalidArgument if there is no such network, or the shape does not fit.
-Model make_model(const std::string& name, const std::vector<std::int64_t>& shape, std::int64_t classes);
+/// Builds the network `name`. Its initial parameters come from torch's random generator: seed it first. Throws
+/// InvalidArgument if there is no such network, or the samples do not fit it.
+Model make_model(const std::string& name, const data::Schema& samples, std::int64_t outputs);
 
 }  // namespace trireme

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <nlohmann/json_fwd.hpp>
@@ -22,6 +23,7 @@
 #include "trireme/model.h"
 #include "trireme/optimizer.h"
 #include "trireme/strategy.h"
+#include "trireme/task.h"
 #include "trireme/types.h"
 
 namespace trireme {
@@ -33,23 +35,28 @@ struct Communication {
   double encode_seconds = 0;      ///< spent on encoding gradients
 };
 
-/// Loss and accuracy over a whole dataset.
+/// How good a model is on all samples of a dataset.
 struct Evaluation {
   double loss = 0;
-  double accuracy = 0;
+  std::vector<NamedValue> metrics = {};  ///< of the task: accuracy, ...
+  std::string set = "test";              ///< which dataset
+
+  /// `loss`, or a metric of this name; NaN if there is none.
+  double metric(std::string_view name) const { return name == "loss" ? loss : find_value(metrics, name); }
 };
 
 /// What training achieved.
 struct TrainResult {
-  std::optional<Evaluation> test = {};
-  Step steps = 0;                      ///< since the beginning of the run
-  std::uint64_t samples = 0;           ///< likewise
-  double seconds = 0;                  ///< of training, likewise: the time between two launches is not counted
-  double samples_per_s = 0;            ///< of this launch
-  std::string parameters_sha256 = {};  ///< of all parameters in the order of their names
-  std::string state_sha256 = {};       ///< of all parameters, then of all buffers
-  std::string stopped_because = {};    ///< empty = it ran to its end
-  std::string strategy = {};           ///< "allreduce", "ps:bsp"
+  std::optional<Evaluation> test = {};  ///< on the test set
+  std::vector<Evaluation> others = {};  ///< on the other sets that fit was given
+  Step steps = 0;                       ///< since the beginning of the run
+  std::uint64_t samples = 0;            ///< likewise
+  double seconds = 0;                   ///< of training, likewise: the time between two launches is not counted
+  double samples_per_s = 0;             ///< of this launch
+  std::string parameters_sha256 = {};   ///< of all parameters in the order of their names
+  std::string state_sha256 = {};        ///< of all parameters, then of all buffers
+  std::string stopped_because = {};     ///< empty = it ran to its end
+  std::string strategy = {};            ///< "allreduce", "ps:bsp"
   std::optional<Communication> communication = {};  ///< of the chief; nullopt = not counted
 
   nlohmann::json json() const;
@@ -63,6 +70,7 @@ struct RunPlan {
   Lane lanes = 1;
   std::string strategy = {};  ///< "allreduce", "ps:bsp"
   Step first_step = 0;        ///< not 0: the run goes on with this step
+  std::string best_by = {};   ///< see Task::best_by
 };
 
 /// What a callback may do.
@@ -102,21 +110,11 @@ std::shared_ptr<Callback> stop_early(std::uint32_t patience);
 /// Stops after a time.
 std::shared_ptr<Callback> limit_time(std::chrono::milliseconds limit);
 
-/// Stops once an evaluation reaches this accuracy.
-std::shared_ptr<Callback> stop_at_accuracy(double accuracy);
+/// Stops once an evaluation on the test set reaches this: stop_at(Goal::parse("accuracy>=0.9")).
+std::shared_ptr<Callback> stop_at(Goal goal);
 
-/// With Trainer: saves the model of the evaluation with the highest test accuracy so far (or the lowest loss).
-enum class BestBy { kAccuracy, kLoss };
-std::shared_ptr<Callback> save_best(const std::filesystem::path& path, BestBy by = BestBy::kAccuracy);
-
-/// Mean loss of a batch: (output, target) -> scalar.
-using Loss = std::function<torch::Tensor(const torch::Tensor& output, const torch::Tensor& target)>;
-
-/// How many samples of a batch are predicted correctly: (output, target) -> count.
-using Metric = std::function<double(const torch::Tensor& output, const torch::Tensor& target)>;
-
-Loss cross_entropy();
-Metric correct_predictions();
+/// Saves the model of the best evaluation so far: by the metric that the task names as its best, else by the loss.
+std::shared_ptr<Callback> save_best(const std::filesystem::path& path);
 
 struct TrainOptions {
   std::uint64_t batch = 64;  ///< samples per step, over all workers
@@ -142,8 +140,7 @@ struct TrainOptions {
 
   codec::Spec codec = {};  ///< how gradients travel; not for local-sgd, which exchanges parameters
 
-  Loss loss = cross_entropy();
-  Metric metric = correct_predictions();
+  Task task = {};  ///< what training means; one without a function: the ready one that fits the samples
 
   torch::Device device = torch::kCPU;
   int threads = 0;      ///< of LibTorch; 0 = (cores - 1) / lanes: by lanes, so that results do not depend on
@@ -162,6 +159,12 @@ struct TrainOptions {
   std::vector<std::shared_ptr<Callback>> callbacks = {};  ///< besides the usual files; run on the chief
 };
 
+/// A dataset to evaluate on, besides the test set, and what its results are called.
+struct NamedSet {
+  std::string name = {};
+  data::DatasetPtr samples = {};
+};
+
 /// Trains a model together with all other workers of the job.
 ///
 ///   auto job = trireme::Job::join();
@@ -172,10 +175,11 @@ class Trainer {
   /// Throws InvalidArgument if the options contradict each other.
   Trainer(Job& job, Model model, TrainOptions options);
 
-  /// Trains until the plan, a callback or the master ends it, then evaluates on `test` (null = not at all) and saves.
-  /// All workers call it with the same arguments. On the chief the result is complete; on the others, and on one that
-  /// was asked to leave (SIGTERM, while this runs: `trireme scale`), it has only steps and time.
-  TrainResult fit(std::shared_ptr<const data::Dataset> train, std::shared_ptr<const data::Dataset> test = nullptr);
+  /// Trains until the plan, a callback or the master ends it, then evaluates on `test` (null = not at all) and the
+  /// other sets, and saves. All workers call it with the same arguments. On the chief the result is complete; on the
+  /// others, and on one that was asked to leave (SIGTERM, while this runs: `trireme scale`), it has only steps and
+  /// time. Throws InvalidArgument if the task cannot be had with these samples.
+  TrainResult fit(data::DatasetPtr train, data::DatasetPtr test = nullptr, std::vector<NamedSet> others = {});
 
  private:
   class Run;
@@ -185,7 +189,7 @@ class Trainer {
   TrainOptions options_;
 };
 
-/// Mean loss and accuracy of `model` on all of `dataset`.
+/// How good `model` is on all of `dataset`, by the task of `options`; computed by this process alone.
 Evaluation evaluate(const Model& model, const data::Dataset& dataset, const TrainOptions& options);
 
 /// SHA-256 over the bytes of all parameters, in the order of their names.

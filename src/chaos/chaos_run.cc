@@ -20,9 +20,14 @@ constexpr auto kLookAtProcesses = 50ms;
 constexpr auto kLastStep = 60s;       // time to end gracefully
 constexpr std::size_t kRecent = 256;  // events before a fault that show the state before it
 
-std::optional<double> accuracy_of(const nlohmann::json& result) {
-  if (!result.is_object() || !result.value("test_accuracy", nlohmann::json()).is_number()) return std::nullopt;
-  return result.at("test_accuracy").get<double>();
+/// What the model achieved on the test set.
+std::vector<NamedValue> scores_of(const nlohmann::json& result) {
+  std::vector<NamedValue> scores;
+  if (!result.is_object()) return scores;
+  for (const auto& [name, value] : result.items()) {
+    if (name.starts_with("test_") && value.is_number()) scores.push_back({name.substr(5), value.get<double>()});
+  }
+  return scores;
 }
 
 /// The hash with which a run can be compared; empty if its result has none.
@@ -86,7 +91,7 @@ class ChaosRun {
     const auto events = training.sorted_events();
     if (is_program()) learn_program(report, events, training.result());
     report.reference = pace_of(events, work_.lanes);
-    report.reference_accuracy = accuracy_of(training.result());
+    report.reference_scores = scores_of(training.result());
     if (report.not_compared.empty()) report.reference_sha256 = hash_in(training.result());
     options_.say(
         fmt::format("{:.0f} steps in {:.1f} s; now with faults", report.reference->steps, report.reference->seconds));
@@ -158,7 +163,7 @@ class ChaosRun {
       for (const PendingFault& pending : pending_) report.recoveries[pending.number].seconds.reset();
     }
     report.pace = pace_of(events, work_.lanes);
-    report.accuracy = accuracy_of(result);
+    report.scores = scores_of(result);
     report.parameters_sha256 = hash_in(result);
     WorkPlan work = work_;
     work.steps = result.is_null() ? training.step() : result.value("steps", Step{0});

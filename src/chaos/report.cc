@@ -14,6 +14,12 @@ namespace {
 
 observe::Json or_null(std::optional<double> value) { return value ? observe::Json(*value) : observe::Json(nullptr); }
 
+observe::Json scores_json(const std::vector<NamedValue>& scores) {
+  observe::Json all = observe::Json::object();
+  for (const NamedValue& score : scores) all[score.name] = score.value;
+  return all;
+}
+
 std::string as_seconds(std::optional<double> value) { return value ? fmt::format("{:.2f}", *value) : "–"; }
 
 std::string as_seconds(const observe::Json& value) {
@@ -85,9 +91,10 @@ std::string list_totals(const ChaosReport& report) {
         "{} of {} faults were injected: the run ended first; give it more steps (--steps) or longer ones (--step-ms)\n",
         report.recoveries.size(), report.planned);
   }
-  if (report.accuracy && report.reference_accuracy) {
-    text += fmt::format("accuracy {:.2f} %, undisturbed {:.2f} %\n", 100 * *report.accuracy,
-                        100 * *report.reference_accuracy);
+  for (const NamedValue& score : report.scores) {
+    const double undisturbed = find_value(report.reference_scores, score.name);
+    if (std::isnan(undisturbed)) continue;
+    text += fmt::format("{}, undisturbed {}\n", describe(score), describe({score.name, undisturbed}));
   }
   if (!report.not_compared.empty()) text += fmt::format("{} not compared: {}\n", report.compared, report.not_compared);
   if (!compares(report) || report.parameters_sha256.empty()) return text;
@@ -205,9 +212,8 @@ observe::Json to_object(const ChaosReport& report) {
           {"reproducible", report.reproducible},
           {"parameters_sha256", text_or_null(report.parameters_sha256)},
           {"reference_sha256", text_or_null(report.reference_sha256)},
-          {"accuracy", report.accuracy ? observe::Json(*report.accuracy) : observe::Json(nullptr)},
-          {"reference_accuracy",
-           report.reference_accuracy ? observe::Json(*report.reference_accuracy) : observe::Json(nullptr)},
+          {"scores", scores_json(report.scores)},
+          {"reference_scores", scores_json(report.reference_scores)},
           {"growth", std::move(growth)},
           {"failure", text_or_null(report.failure)},
           {"problems", problems},

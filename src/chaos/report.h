@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "trireme/metrics.h"
+
 #include "chaos/analysis.h"
 #include "observe/bench_report.h"
 
@@ -24,10 +26,10 @@ struct ChaosReport {
   std::string not_compared;             ///< why the parameters may differ from those of the undisturbed run
   std::string parameters_sha256;        ///< empty: the run did not get that far
   std::string reference_sha256;         ///< empty: there is nothing to compare with
-  std::optional<double> accuracy;       ///< on the test set, at the end
-  std::optional<double> reference_accuracy;
-  std::string failure;         ///< why the disturbed run failed; empty: it did not
-  std::vector<Growth> growth;  ///< of a soak
+  std::vector<NamedValue> scores;       ///< on the test set, at the end
+  std::vector<NamedValue> reference_scores;  ///< of the undisturbed run
+  std::string failure;                       ///< why the disturbed run failed; empty: it did not
+  std::vector<Growth> growth;                ///< of a soak
   std::string folder;
 
   /// Returns useful steps per step that an undisturbed run makes in the same time; NaN without a reference, 0 if the

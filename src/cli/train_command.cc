@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 
+#include "trireme/metrics.h"
 #include "trireme/sampler.h"
 
 #include "base/counted.h"
@@ -12,10 +13,12 @@
 #include "cli/commands.h"
 #include "cli/config_file.h"
 #include "cli/init_model.h"
+#include "cli/model_rules.h"
 #include "cli/origin.h"
 #include "cli/train_flags.h"
 #include "cli/training.h"
 #include "cluster/strategy_choice.h"
+#include "data/task_rules.h"
 #include "launch/companion.h"
 #include "launch/job_runner.h"
 
@@ -44,13 +47,25 @@ void suggest_next(const TrainFlags& flags) {
   line("trireme bench ps", "how fast the parameter server is here");
 }
 
+/// "test accuracy 87.34 %, test loss 0.3567": what the model achieved on the test set; empty if there is none.
+std::string describe_scores(const nlohmann::json& result) {
+  std::string text;
+  const auto add = [&](const std::string& name, const nlohmann::json& value) {
+    if (!value.is_number()) return;
+    text += fmt::format("{}test {}", text.empty() ? "" : ", ", describe(NamedValue{name, value.get<double>()}));
+  };
+  for (const auto& [name, value] : result.items()) {
+    if (name.starts_with("test_") && name != "test_loss") add(name.substr(5), value);
+  }
+  add("loss", result.value("test_loss", nlohmann::json()));
+  return text;
+}
+
 void tell_result(const launch::JobOutcome& outcome, const observe::RunFolder& folder, const TrainFlags& flags) {
   const auto& result = outcome.result;
   const auto number = [&](const char* key) { return result.value(key, 0.0); };
   const std::string out = folder.path().string();
-  if (result.at("test_accuracy").is_number()) {
-    fmt::print("\ntest accuracy {:.2f} %, test loss {:.4f}", 100 * number("test_accuracy"), number("test_loss"));
-  }
+  if (const std::string scores = describe_scores(result); !scores.empty()) fmt::print("\n{}", scores);
   fmt::print(" after {} steps in {:.1f} s ({:.0f} samples/s)\n", result.value("steps", 0), number("seconds"),
              number("samples_per_s"));
   fmt::print("strategy {}", result.value("strategy", describe_strategy(flags)));
@@ -66,7 +81,7 @@ void tell_result(const launch::JobOutcome& outcome, const observe::RunFolder& fo
   fmt::print("\nthe run is in {}\n", out);
   fmt::print("  model.safetensors   the final parameters\n");
   fmt::print("  checkpoints/        to continue: trireme resume {}; to inspect: trireme ckpt ls {}\n", out, out);
-  fmt::print("  metrics.jsonl       loss, accuracy, speed, clocks over time\n");
+  fmt::print("  metrics.jsonl       loss, metrics, speed, clocks over time\n");
   fmt::print("  tensorboard/        the same for: tensorboard --logdir {}/tensorboard\n", out);
   if (flags.timeline) fmt::print("  timeline.json       what each process did when: open it in ui.perfetto.dev\n");
   fmt::print("  logs/               one log per process\n");
@@ -78,9 +93,7 @@ void tell_nothing_left(const nlohmann::json& result, const observe::RunFolder& f
   const std::string run = folder.path().string();
   const Step steps = result.value("steps", Step{0});
   fmt::print("nothing left to do: {} has made its {} steps", run, steps);
-  if (result.contains("test_accuracy") && result.at("test_accuracy").is_number()) {
-    fmt::print(", test accuracy {:.2f} %", 100 * result.value("test_accuracy", 0.0));
-  }
+  if (const std::string scores = describe_scores(result); !scores.empty()) fmt::print(", {}", scores);
   fmt::print("\nto train on: trireme resume {} --steps {}\n", run, 2 * steps);
 }
 
@@ -131,7 +144,10 @@ int train(TrainFlags flags, const std::string& config, std::optional<observe::Ru
   check(flags);
   const std::string init = existing && newest_step(*existing).has_value() ? "" : settle_init(flags);
   const data::Split data = load_before_start(flags);
-  check_model_takes(flags.model, data.train->sample_shape());
+  const data::Schema& samples = data.train->schema();
+  data::outputs_for(flags.task.empty() ? data::fitting_task(samples) : flags.task,
+                    samples);  // refuses what does not fit
+  check_model_takes(flags.model, samples);
   if (existing) check_samples(*existing, data.train->size());
   const data::Sampler sampler(
       {.samples = data.train->size(), .batch = flags.batch, .lanes = flags.lanes == 0 ? flags.workers : flags.lanes});

@@ -4,6 +4,7 @@
 // completions; config.toml; what workers are handed; the TrainOptions that a worker makes of it; and the JobSpec that
 // the launcher makes of it. A new flag is a member of TrainFlags and an entry here.
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <string>
@@ -12,14 +13,19 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/ranges.h>
+
 #include "trireme/codec.h"
+#include "trireme/metrics.h"
 #include "trireme/optimizer.h"
 #include "trireme/strategy.h"
 
 #include "base/error.h"
 #include "base/flag.h"
+#include "base/suggest.h"
 #include "cli/log_level.h"
 #include "cli/train_flags.h"
+#include "data/task_rules.h"
 #include "launch/job_runner.h"
 #include "net/address.h"
 
@@ -80,6 +86,21 @@ inline void check_at_least_one(const std::string& name, std::uint64_t value, con
   if (value == 0) fail<InvalidArgument>("{} 0: {}", name, why);
 }
 
+inline void check_goal(const std::string& name, const std::string& text) {
+  if (text.empty()) return;
+  try {
+    Goal::parse(text);
+  } catch (const InvalidArgument& problem) {
+    fail<InvalidArgument>("{} {}", name, problem.what());
+  }
+}
+
+inline void check_task(const std::string& name, const std::string& task) {
+  if (task.empty() || std::ranges::count(data::ready_tasks(), task) > 0) return;
+  fail<InvalidArgument>("{} {}{}: use {}", name, task, did_you_mean(task, data::ready_tasks()),
+                        fmt::join(data::ready_tasks(), ", "));
+}
+
 inline void check_bit_rate(const std::string& /*name*/, const std::string& text) {
   if (!text.empty()) net::parse_bit_rate(text);
 }
@@ -87,8 +108,14 @@ inline void check_bit_rate(const std::string& /*name*/, const std::string& text)
 inline auto flags_of_what_to_train() {
   return flag_group(
       "What to train",
-      flag("--model", &TrainFlags::model, "network: lenet or mlp",
+      flag("--model", &TrainFlags::model,
+           "network: mlp, lenet, resnet20, resnet18, resnet50, vit-tiny, gpt-tiny, gpt-10m, gpt2 to gpt2-xl, lstm, "
+           "wide-deep",
            {.show_default = true, .for_workers = true, .of_checkpoints = true, .check = check_model}),
+      flag("--task", &TrainFlags::task,
+           "what training means: classification, multi-label, regression, language-model or autoencoder; what fits the "
+           "samples unless given",
+           {.for_workers = true, .of_checkpoints = true, .check = check_task}),
       flag("--init", &TrainFlags::init,
            "start from this model: a .safetensors file, a checkpoint, or a run's folder (its newest checkpoint)",
            {.of_checkpoints = true}, [](auto& worker, const TrainFlags& flags) { worker.options.init = flags.init; }),
@@ -261,9 +288,10 @@ inline auto flags_of_when_it_ends() {
       flag("--time-limit", &TrainFlags::time_limit, "stop after this many seconds",
            {.limits = {.above = true}, .of_one_launch = true},
            [](auto& worker, const TrainFlags& flags) { worker.limit_time(flags.time_limit); }),
-      flag("--target-accuracy", &TrainFlags::target_accuracy, "stop at this test accuracy, 0 to 1",
-           {.limits = {.most = 1, .above = true}},
-           [](auto& worker, const TrainFlags& flags) { worker.stop_at_accuracy(flags.target_accuracy); }),
+      flag("--stop-at", &TrainFlags::stop_at,
+           "stop when a metric of the test set reaches this: accuracy>=0.9, rmse<=0.5",
+           {.check = [](const std::string& name, const std::string& text) { check_goal(name, text); }},
+           [](auto& worker, const TrainFlags& flags) { worker.stop_at(flags.stop_at); }),
       flag("--early-stop", &TrainFlags::early_stop, "stop after this many epochs without a better test loss",
            {.limits = {.least = 1}},
            [](auto& worker, const TrainFlags& flags) { worker.stop_early(flags.early_stop); }),

@@ -6,12 +6,13 @@
 
 #include <fmt/ranges.h>
 
-#include "trireme/dataset.h"
 #include "trireme/sampler.h"
+#include "trireme/transforms.h"
 
 #include "base/error.h"
 #include "base/suggest.h"
 #include "cli/declare_flag.h"
+#include "cli/model_rules.h"
 #include "cli/train_flag_table.h"
 #include "cluster/strategy_choice.h"
 #include "data/mirrors.h"
@@ -19,11 +20,6 @@
 #include "ps/consistency.h"
 
 namespace trireme::cli {
-
-const std::vector<std::string>& known_models() {
-  static const std::vector<std::string> names{"lenet", "mlp"};
-  return names;
-}
 
 void to_json(nlohmann::json& json, const TrainFlags& flags) {
   for_each_train_flag([&](const auto& flag) {
@@ -147,23 +143,15 @@ void check_model(const std::string& /*flag*/, const std::string& value) {
   const auto& models = known_models();
   if (std::find(models.begin(), models.end(), value) != models.end()) return;
   fail<InvalidArgument>(
-      "there is no model '{}'{}: use lenet or mlp, or write a program of your own (see "
-      "examples/fashion_mnist.cc) and start it with 'trireme run'",
-      value, did_you_mean(value, models));
+      "there is no model '{}'{}: use {}, or write a program of your own (see examples/fashion_mnist.cc) and start it "
+      "with 'trireme run'",
+      value, did_you_mean(value, models), fmt::join(models, ", "));
 }
 
 void check_device(const std::string& flag, const std::string& value) {
   if (value == "cpu" || value == "cuda" || value.starts_with("cuda:")) return;
   const std::string meant = value == "gpu" ? "cuda" : value;
   fail<InvalidArgument>("{} {}{}: use cpu or cuda", flag, value, did_you_mean(meant, {"cpu", "cuda"}));
-}
-
-void check_model_takes(const std::string& model, const std::vector<std::int64_t>& shape) {
-  const bool image = shape.size() == 3 && shape[1] == 28 && shape[2] == 28;
-  if (model == "lenet" && !image) {
-    fail<InvalidArgument>("--model lenet needs images of channels x 28 x 28, and these are samples of {}; use mlp",
-                          fmt::join(shape, " x "));
-  }
 }
 
 void check_each(const TrainFlags& flags) {
@@ -245,16 +233,12 @@ launch::JobSpec to_job(const TrainFlags& flags) {
 
 namespace {
 
-/// Every tenth sample is for testing; features are normalised by the mean and deviation of the others.
-data::Split split_off_test(const std::shared_ptr<const data::Dataset>& whole) {
-  std::vector<std::uint64_t> train;
-  std::vector<std::uint64_t> test;
-  for (std::uint64_t i = 0; i < whole->size(); ++i) (i % 10 == 9 ? test : train).push_back(i);
-  if (test.empty()) fail<InvalidArgument>("{}: at least ten samples are needed", whole->describe());
-  const auto training = std::make_shared<data::Subset>(whole, std::move(train));
-  const auto scale = data::measure_features(*training);
-  return {std::make_shared<data::Normalized>(training, scale),
-          std::make_shared<data::Normalized>(std::make_shared<data::Subset>(whole, std::move(test)), scale)};
+/// Every tenth row is for testing; features are normalised by the mean and deviation of the others.
+data::Split split_table(const data::DatasetPtr& whole) {
+  const data::Split parts = data::split_off_test(whole);
+  const auto scale = data::measure(*parts.train, "features");
+  return {.train = data::normalize(parts.train, "features", scale),
+          .test = data::normalize(parts.test, "features", scale)};
 }
 
 /// Returns the folders that the flags name; nullopt if they name none.
@@ -286,7 +270,7 @@ data::Split load_data(const TrainFlags& flags) {
   if (flags.data == "synthetic") return data::make_synthetic({});
   if (flags.data == "fashion-mnist") return folders ? data::load_fashion_mnist(*folders) : data::load_fashion_mnist();
   if (flags.data.ends_with(".csv") || flags.data.ends_with(".csv.gz")) {
-    return split_off_test(data::load_csv(csv_files(flags, folders), {}));
+    return split_table(data::load_csv(csv_files(flags, folders), {}));
   }
   fail<InvalidArgument>("there is no data set '{}'{}: use fashion-mnist, synthetic, or the path of a .csv file",
                         flags.data, did_you_mean(flags.data, {"fashion-mnist", "synthetic"}));

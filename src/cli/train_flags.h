@@ -23,6 +23,7 @@ struct TrainFlags {
   std::string model = "lenet";
   std::string init;         ///< a model to start from; see checkpoint::locate_model
   std::string init_prefix;  ///< of the names in there
+  std::string task;
   std::string data = "fashion-mnist";
   std::string data_dir;            ///< "a", or "a,b": folders that hold the same files; see data::Mirrors
   std::string worker_range = "2";  ///< "4", or "2:8": at least 2, at most 8
@@ -65,7 +66,7 @@ struct TrainFlags {
   std::uint32_t keep_checkpoints = 3;
   std::string checkpoint_rate;
   double time_limit = 0;
-  double target_accuracy = 0;
+  std::string stop_at;
   std::uint32_t early_stop = 0;
   std::uint64_t log_every = 10;
   std::string log_level;
@@ -159,14 +160,8 @@ Slow parse_slow(const std::string& text);
 void check_model(const std::string& flag, const std::string& value);
 void check_device(const std::string& flag, const std::string& value);
 
-/// Throws InvalidArgument if the model cannot be made for samples of that shape: before workers find out.
-void check_model_takes(const std::string& model, const std::vector<std::int64_t>& shape);
-
 /// Whether the strategy is ps, and whether it has servers. Throw InvalidArgument if there is no such strategy.
 bool is_ps(const TrainFlags& flags);
 bool uses_servers(const TrainFlags& flags);
-
-/// The names `--model` takes; models/ has the networks (a test compares the two).
-const std::vector<std::string>& known_models();
 
 }  // namespace trireme::cli

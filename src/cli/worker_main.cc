@@ -22,8 +22,10 @@ void work(const TrainFlags& flags) {
   const data::Split data = load_data(flags);
   const auto job = Job::join();
   seed_torch(flags.seed);
-  const Model model = make_model(flags.model, data.train->sample_shape(), data.train->classes());
-  Trainer(*job, model, to_options(flags, job->rank())).fit(data.train, data.test);
+  TrainOptions options = to_options(flags, job->rank());
+  options.task = make_task(flags.task.empty() ? task_for(data.train->schema()) : flags.task);
+  const Model model = make_model(flags.model, data.train->schema(), options.task.outputs(data.train->schema()));
+  Trainer(*job, model, std::move(options)).fit(data.train, data.test);
 }
 
 }  // namespace

@@ -19,8 +19,8 @@ struct WorkerOptions {
     if (seconds > 0) add(trireme::limit_time(std::chrono::milliseconds(std::lround(seconds * 1000))));
   }
 
-  void stop_at_accuracy(double accuracy) {
-    if (accuracy > 0) add(trireme::stop_at_accuracy(accuracy));
+  void stop_at(const std::string& goal) {
+    if (!goal.empty()) add(trireme::stop_at(Goal::parse(goal)));
   }
 
   void stop_early(std::uint32_t patience) {

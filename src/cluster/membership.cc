@@ -246,7 +246,7 @@ void Membership::report(WorkDone work) {
   unreported_.lr = work.lr;
   unreported_.samples += work.samples;
   unreported_.loss_sum += work.loss_sum;
-  unreported_.correct += work.correct;
+  add(unreported_.metrics, work.metrics);
   unreported_.busy_s += work.busy_s;
   unreported_.lanes += work.lanes;
   if (!work.rows.empty()) unreported_.rows = std::move(work.rows);

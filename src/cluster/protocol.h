@@ -15,7 +15,9 @@
 #include "net/address.h"
 
 namespace trireme {
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(MetricsRow, step, epoch, samples, loss, accuracy, samples_per_s, lr, clock_min,
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Metric, name, sum, count, form)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NamedValue, name, value)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(MetricsRow, step, epoch, samples, loss, metrics, samples_per_s, lr, clock_min,
                                    clock_max, time, interval_s, seconds)
 }  // namespace trireme
 
@@ -134,11 +136,11 @@ struct RowPart {
   Step steps = 0;  ///< how many it computed
   std::uint64_t samples = 0;
   double loss_sum = 0;
-  double correct = 0;  ///< negative = not a classification
-  double lr = 0;       ///< of the last one
-  double began = 0;    ///< when the first of them began: seconds since 1970
-  double ended = 0;    ///< when the last was made
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(RowPart, row, lane, first, last, steps, samples, loss_sum, correct, lr, began, ended)
+  Metrics metrics;
+  double lr = 0;     ///< of the last one
+  double began = 0;  ///< when the first of them began: seconds since 1970
+  double ended = 0;  ///< when the last was made
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(RowPart, row, lane, first, last, steps, samples, loss_sum, metrics, lr, began, ended)
 };
 
 /// What a worker has done since its last report.
@@ -146,13 +148,13 @@ struct WorkDone {
   Step clock = 0;  ///< steps it has finished so far
   std::uint64_t samples = 0;
   double loss_sum = 0;
-  double correct = 0;  ///< negative = not a classification
+  Metrics metrics;
   double lr = 0;
   double busy_s = 0;                       ///< how long it computed
   std::uint64_t lanes = 0;                 ///< how many lanes it computed in that time
   std::map<std::string, double> averages;  ///< custom loops, from the chief: the latest means over all workers
   std::vector<RowPart> rows;               ///< all that it holds of rows that the chief has not got
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(WorkDone, clock, samples, loss_sum, correct, lr, busy_s, lanes, averages, rows)
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(WorkDone, clock, samples, loss_sum, metrics, lr, busy_s, lanes, averages, rows)
 };
 
 /// The clocks of all workers at one moment, from a server, which delays workers and thus knows them.

@@ -7,7 +7,7 @@
 
 #include <fmt/ranges.h>
 
-#include "trireme/dataset.h"
+#include "trireme/sources.h"
 
 #include "base/error.h"
 #include "base/suggest.h"
@@ -77,7 +77,7 @@ class CsvLoader {
   CsvLoader(const std::filesystem::path& path, const CsvOptions& options)
       : options_(options), reader_(path, options.separator, options.max_bytes) {}
 
-  std::shared_ptr<const Dataset> load() {
+  DatasetPtr load() {
     if (!reader_.next()) fail<Corrupt>("{}: the file is empty, expected rows of numbers", path());
     first_line_ = reader_.line();
     columns_ = reader_.fields().size();
@@ -142,9 +142,9 @@ class CsvLoader {
                    text_of(parsed.problem));
       }
       if (column == label_column_) {
-        content_.labels.push_back(to_label(parsed.value));
+        labels_.push_back(to_label(parsed.value));
       } else {
-        content_.features.push_back(static_cast<float>(parsed.value));
+        features_.push_back(static_cast<float>(parsed.value));
       }
     }
   }
@@ -165,18 +165,18 @@ class CsvLoader {
                   maybe_header ? "; if this line is a header, say so" : "");
   }
 
-  std::shared_ptr<const Dataset> finish() {
-    content_.name = path();
-    content_.classes = options_.classes > 0 ? options_.classes : *std::ranges::max_element(content_.labels) + 1;
-    content_.shape = options_.shape;
+  DatasetPtr finish() {
+    const std::int64_t classes = options_.classes > 0 ? options_.classes : *std::ranges::max_element(labels_) + 1;
+    std::vector<std::int64_t> shape = options_.shape;
     const std::size_t features = columns_ - 1;
-    if (content_.shape.empty()) content_.shape = {static_cast<std::int64_t>(features)};
-    if (shape_elements(content_.shape) != features) {
+    if (shape.empty()) shape = {static_cast<std::int64_t>(features)};
+    if (shape_elements(shape) != features) {
       fail<InvalidArgument>("{} has {} features in a row, which do not make a sample of {}", path(), features,
-                            shape_text(content_.shape));
+                            shape_text(shape));
     }
-    content_.features.shrink_to_fit();
-    return std::make_shared<MemoryDataset>(std::move(content_));
+    features_.shrink_to_fit();
+    return in_memory(path(), {input("features", std::move(features_), std::move(shape)),
+                              label("label", std::move(labels_), classes)});
   }
 
   const CsvOptions& options_;
@@ -185,12 +185,13 @@ class CsvLoader {
   std::uint64_t first_line_ = 0;
   std::size_t columns_ = 0;
   std::size_t label_column_ = 0;
-  MemoryDataset::Content content_;
+  std::vector<float> features_;
+  std::vector<std::int64_t> labels_;
 };
 
 }  // namespace
 
-std::shared_ptr<const Dataset> load_csv(const Mirrors& files, const CsvOptions& options) {
+DatasetPtr load_csv(const Mirrors& files, const CsvOptions& options) {
   if (options.classes < 0)
     fail<InvalidArgument>("invalid number of classes {}: use a positive number, or 0", options.classes);
   return read_any(files, [&](const std::filesystem::path& path) { return CsvLoader(path, options).load(); });

@@ -7,27 +7,23 @@
 
 namespace trireme::data {
 
-std::size_t Dataset::sample_elements() const {
-  std::size_t elements = 1;
-  for (const std::int64_t extent : sample_shape()) elements *= static_cast<std::size_t>(extent);
-  return elements;
-}
-
-void Dataset::check_indices(std::span<const std::uint64_t> indices) const {
+void Dataset::read(std::span<const std::uint64_t> indices, Batch& out, std::uint64_t epoch) const {
   const std::uint64_t count = size();
   for (const std::uint64_t index : indices) {
     if (index >= count)
       fail<InvalidArgument>("sample {} does not exist: {} has indices below {}", index, describe(), count);
   }
+  fill(indices, out, epoch);
 }
 
-std::string Dataset::summary() const {
-  return fmt::format("{} samples of {} in {} classes", size(), shape_text(sample_shape()), classes());
-}
+std::string Dataset::summary() const { return fmt::format("{} samples of {}", size(), schema_.describe()); }
 
 std::string shape_text(std::span<const std::int64_t> shape) {
   std::string text;
-  for (const std::int64_t extent : shape) text += fmt::format("{}{}", text.empty() ? "" : "x", extent);
+  for (const std::int64_t extent : shape) {
+    text += text.empty() ? "" : "x";
+    text += extent == kVaries ? "*" : std::to_string(extent);
+  }
   return text;
 }
 

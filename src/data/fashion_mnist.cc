@@ -1,13 +1,13 @@
 #include <string>
 
-#include "trireme/dataset.h"
+#include "trireme/sources.h"
 
 #include "base/error.h"
 
 namespace trireme::data {
 namespace {
 
-std::shared_ptr<const Dataset> load_part(const Mirrors& folders, const std::string& part) {
+DatasetPtr load_part(const Mirrors& folders, const std::string& part) {
   return load_idx(folders / (part + "-images-idx3-ubyte"), folders / (part + "-labels-idx1-ubyte"),
                   {.normalization = {.mean = 0.2860f, .std = 0.3530f}, .classes = 10, .shape = {1, 28, 28}});
 }

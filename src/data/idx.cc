@@ -4,7 +4,7 @@
 
 #include <fmt/ranges.h>
 
-#include "trireme/dataset.h"
+#include "trireme/sources.h"
 
 #include "base/error.h"
 #include "data/byte_source.h"
@@ -136,9 +136,11 @@ IdxArray read_array(const std::filesystem::path& path, const Expected& expected)
 class IdxDataset : public Dataset {
  public:
   IdxDataset(IdxArray images, IdxArray labels, const IdxOptions& options)
-      : name_(images.path.string()),
-        shape_{1, static_cast<std::int64_t>(images.sizes[1]), static_cast<std::int64_t>(images.sizes[2])},
-        classes_(options.classes),
+      : Dataset(Schema{
+            {.name = "image",
+             .shape = {1, static_cast<std::int64_t>(images.sizes[1]), static_cast<std::int64_t>(images.sizes[2])}},
+            {.name = "label", .dtype = DType::kI64, .role = Role::kTarget, .classes = {options.classes}}}),
+        name_(images.path.string()),
         images_(std::move(images.values)),
         labels_(std::move(labels.values)) {
     for (std::size_t pixel = 0; pixel < pixel_values_.size(); ++pixel) {
@@ -148,28 +150,22 @@ class IdxDataset : public Dataset {
   }
 
   std::uint64_t size() const override { return labels_.size(); }
-  const std::vector<std::int64_t>& sample_shape() const override { return shape_; }
-  std::int64_t classes() const override { return classes_; }
-
-  void read(std::span<const std::uint64_t> indices, Batch& out) const override {
-    check_indices(indices);
-    const std::size_t elements = sample_elements();
-    out.features.resize(indices.size() * elements);
-    out.labels.resize(indices.size());
-    float* to = out.features.data();
-    for (std::size_t i = 0; i < indices.size(); ++i) {
-      const std::uint8_t* from = images_.data() + indices[i] * elements;
-      for (std::size_t j = 0; j < elements; ++j) *to++ = pixel_values_[from[j]];
-      out.labels[i] = labels_[indices[i]];
-    }
-  }
-
   std::string describe() const override { return name_ + ": " + summary(); }
 
  private:
+  void fill(std::span<const std::uint64_t> indices, Batch& out, std::uint64_t /*epoch*/) const override {
+    out.make_room(schema(), indices.size());
+    const std::size_t elements = schema()[0].elements();
+    float* to = out.values<float>(0).data();
+    std::int64_t* labels = out.values<std::int64_t>(1).data();
+    for (std::size_t i = 0; i < indices.size(); ++i) {
+      const std::uint8_t* from = images_.data() + indices[i] * elements;
+      for (std::size_t j = 0; j < elements; ++j) *to++ = pixel_values_[from[j]];
+      labels[i] = labels_[indices[i]];
+    }
+  }
+
   std::string name_;
-  std::vector<std::int64_t> shape_;
-  std::int64_t classes_;
   std::vector<std::uint8_t> images_;
   std::vector<std::uint8_t> labels_;
   std::array<float, 256> pixel_values_;  ///< each byte value, scaled and normalised
@@ -208,8 +204,7 @@ void check_counts(const IdxArray& images, const IdxArray& labels) {
 
 }  // namespace
 
-std::shared_ptr<const Dataset> load_idx(const Mirrors& images_files, const Mirrors& labels_files,
-                                        const IdxOptions& options) {
+DatasetPtr load_idx(const Mirrors& images_files, const Mirrors& labels_files, const IdxOptions& options) {
   check_options(options);
   IdxArray labels = read_any(labels_files, [&](const std::filesystem::path& path) {
     IdxArray array = read_array(path, {"labels", 1, options.max_bytes});

@@ -5,8 +5,8 @@
 #include <type_traits>
 #include <vector>
 
-#include "trireme/dataset.h"
 #include "trireme/error.h"
+#include "trireme/sources.h"
 
 namespace trireme::data {
 

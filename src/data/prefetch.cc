@@ -50,7 +50,7 @@ void Prefetcher::run(const std::stop_token& stop) {
       std::optional<Work> work = produce_(stop);
       if (!work || stop.stop_requested()) break;
       Batch batch = begin_read(*work);
-      dataset_->read(work->indices, batch);
+      dataset_->read(work->indices, batch, work->epoch);
       put({std::move(*work), std::move(batch)});
     }
     finish(nullptr);

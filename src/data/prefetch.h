@@ -24,6 +24,7 @@ struct Work {
   Step step = 0;
   Lane lane = 0;
   std::vector<std::uint64_t> indices = {};
+  std::uint64_t epoch = 0;
 };
 
 /// Work with its samples read.

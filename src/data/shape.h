@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-#include "trireme/dataset.h"
+#include "trireme/sources.h"
 
 namespace trireme::data {
 

@@ -2,7 +2,7 @@
 #include <array>
 #include <utility>
 
-#include "trireme/dataset.h"
+#include "trireme/sources.h"
 
 #include "base/error.h"
 #include "base/random.h"
@@ -85,26 +85,26 @@ void draw_noise(RandomStream& random, float* pixels) {
 class Synthetic : public Dataset {
  public:
   Synthetic(const char* part, std::uint64_t samples, std::uint64_t seed, std::shared_ptr<const Patterns> patterns)
-      : part_(part), samples_(samples), seed_(seed), patterns_(std::move(patterns)) {
+      : Dataset(Schema{{.name = "image", .shape = {1, kSide, kSide}},
+                       {.name = "label", .dtype = DType::kI64, .role = Role::kTarget, .classes = {kClasses}}}),
+        part_(part),
+        samples_(samples),
+        seed_(seed),
+        patterns_(std::move(patterns)) {
     if (samples == 0) fail<InvalidArgument>("a generated {} set needs at least one sample", part);
   }
 
   std::uint64_t size() const override { return samples_; }
-  const std::vector<std::int64_t>& sample_shape() const override { return shape_; }
-  std::int64_t classes() const override { return kClasses; }
-
-  void read(std::span<const std::uint64_t> indices, Batch& out) const override {
-    check_indices(indices);
-    out.features.resize(indices.size() * kPixels);
-    out.labels.resize(indices.size());
-    for (std::size_t i = 0; i < indices.size(); ++i) {
-      out.labels[i] = draw_sample(indices[i], out.features.data() + i * kPixels);
-    }
-  }
-
   std::string describe() const override { return fmt::format("generated {} set: {}", part_, summary()); }
 
  private:
+  void fill(std::span<const std::uint64_t> indices, Batch& out, std::uint64_t /*epoch*/) const override {
+    out.make_room(schema(), indices.size());
+    float* pixels = out.values<float>(0).data();
+    const std::span<std::int64_t> labels = out.values<std::int64_t>(1);
+    for (std::size_t i = 0; i < indices.size(); ++i) labels[i] = draw_sample(indices[i], pixels + i * kPixels);
+  }
+
   std::int64_t draw_sample(std::uint64_t index, float* pixels) const {
     RandomStream random(mix_seed(seed_, index));
     const std::uint64_t label = random.below(kClasses);
@@ -120,7 +120,6 @@ class Synthetic : public Dataset {
   std::uint64_t samples_;
   std::uint64_t seed_;
   std::shared_ptr<const Patterns> patterns_;
-  std::vector<std::int64_t> shape_{1, kSide, kSide};
 };
 
 }  // namespace

@@ -26,7 +26,7 @@ observe::Progress describe(const cluster::JobStatus& status) {
           .steps = status.plan.steps,
           .samples_per_s = now.samples_per_s,
           .loss = now.loss,
-          .accuracy = now.accuracy,
+          .metrics = now.metrics,
           .clock_min = now.clock_min,
           .clock_max = now.clock_max,
           .seconds_left = now.samples_per_s > 0 ? samples_left / now.samples_per_s : NAN,

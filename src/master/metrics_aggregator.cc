@@ -19,7 +19,7 @@ MetricsAggregator::MetricsAggregator(const cluster::Plan& plan, std::uint32_t wo
 void MetricsAggregator::Sums::add(const cluster::WorkDone& work) {
   samples += work.samples;
   loss += work.loss_sum;
-  correct += work.correct;
+  trireme::add(metrics, work.metrics);
 }
 
 void MetricsAggregator::add(cluster::MemberId member, std::uint32_t worker, const cluster::WorkDone& work, Time now) {
@@ -96,7 +96,7 @@ MetricsRows::Clocks MetricsAggregator::clocks_of_workers() const {
 MetricsRow MetricsAggregator::now(Time now) const {
   Sums sums;
   for (const Recent& moment : recent_)
-    sums.add({.samples = moment.sums.samples, .loss_sum = moment.sums.loss, .correct = moment.sums.correct});
+    sums.add({.samples = moment.sums.samples, .loss_sum = moment.sums.loss, .metrics = moment.sums.metrics});
   const Time since = recent_.empty() ? start_ : std::max(start_, recent_.front().time - 100ms);
   const double over_s = seconds(now - since);
   const auto nan = std::numeric_limits<double>::quiet_NaN();
@@ -108,7 +108,7 @@ MetricsRow MetricsAggregator::now(Time now) const {
           .epoch = static_cast<double>(step) / static_cast<double>(std::max<Step>(1, plan_.steps_per_epoch)),
           .samples = samples_,
           .loss = sums.samples > 0 ? sums.loss / samples : nan,
-          .accuracy = sums.samples > 0 && sums.correct >= 0 ? sums.correct / samples : nan,
+          .metrics = values_of(sums.metrics),
           .samples_per_s = over_s > 0 ? samples / over_s : 0,
           .lr = lr_,
           .clock_min = plan_.leased ? spread.min : step,

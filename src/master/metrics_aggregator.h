@@ -49,7 +49,7 @@ class MetricsAggregator {
   struct Sums {
     std::uint64_t samples = 0;
     double loss = 0;
-    double correct = 0;
+    Metrics metrics;
     void add(const cluster::WorkDone& work);
   };
   struct Recent {

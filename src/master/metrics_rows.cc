@@ -77,14 +77,14 @@ MetricsRow MetricsRows::make_row(Step row, const Parts& parts) const {
   const auto nan = std::numeric_limits<double>::quiet_NaN();
   std::uint64_t samples = 0;
   double loss = 0;
-  double correct = 0;
+  Metrics metrics;
   const cluster::RowPart* newest = &parts.begin()->second;
   double began = newest->began;
   double ended = newest->ended;
   for (const auto& [key, part] : parts) {
     samples += part.samples;
     loss += part.loss_sum;
-    correct += part.correct;
+    trireme::add(metrics, part.metrics);
     began = std::min(began, part.began);
     ended = std::max(ended, part.ended);
     if (part.last > newest->last) newest = &part;
@@ -97,7 +97,7 @@ MetricsRow MetricsRows::make_row(Step row, const Parts& parts) const {
           .epoch = static_cast<double>(step) / static_cast<double>(std::max<Step>(1, plan_.steps_per_epoch)),
           .samples = plan_.samples_in(step),
           .loss = samples > 0 ? loss / count : nan,
-          .accuracy = samples > 0 && correct >= 0 ? correct / count : nan,
+          .metrics = values_of(metrics),
           .samples_per_s = interval > 0 ? count / interval : 0,
           .lr = newest->lr,
           .time = ended,

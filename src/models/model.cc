@@ -1,11 +1,13 @@
 #include "trireme/model.h"
 
+#include <map>
 #include <unordered_set>
+
+#include <fmt/ranges.h>
 
 #include "base/error.h"
 #include "base/suggest.h"
-#include "models/lenet.h"
-#include "models/mlp.h"
+#include "models/ready.h"
 
 namespace trireme {
 
@@ -21,19 +23,41 @@ std::vector<NamedParameter> trainable_parameters(const torch::nn::Module& module
   return parameters;
 }
 
-std::vector<std::string> model_names() { return {"lenet", "mlp"}; }
-
-Model make_model(const std::string& name, const std::vector<std::int64_t>& shape, std::int64_t classes) {
-  if (name == "mlp") {
-    std::int64_t features = 1;
-    for (const std::int64_t extent : shape) features *= extent;
-    return models::Mlp(models::MlpOptions{.features = features, .classes = classes});
-  }
-  if (name == "lenet") return models::LeNet(shape, classes);
+void Model::check_inputs(const std::vector<torch::Tensor>& inputs, std::size_t wanted) {
+  if (inputs.size() == wanted) return;
   fail<InvalidArgument>(
-      "there is no model '{}'{}: use lenet or mlp, or write a program of your own (see "
-      "examples/fashion_mnist.cc) and start it with 'trireme run'",
-      name, did_you_mean(name, model_names()));
+      "the network takes {} input(s), and the samples have {}: choose fields with data::select, or "
+      "write a task of your own",
+      wanted, inputs.size());
+}
+
+namespace {
+
+/// By name: those that come with Trireme, and those of the program.
+std::map<std::string, MakeModel>& registry() {
+  static std::map<std::string, MakeModel> models = models::ready();
+  return models;
+}
+
+}  // namespace
+
+void register_model(const std::string& name, MakeModel make) {
+  if (!registry().emplace(name, std::move(make)).second) {
+    fail<InvalidArgument>("there is a model '{}' already: give yours another name", name);
+  }
+}
+
+std::vector<std::string> model_names() {
+  std::vector<std::string> names;
+  for (const auto& [name, make] : registry()) names.push_back(name);
+  return names;
+}
+
+Model make_model(const std::string& name, const data::Schema& samples, std::int64_t outputs) {
+  const auto found = registry().find(name);
+  if (found != registry().end()) return found->second(samples, outputs);
+  fail<InvalidArgument>("there is no model '{}'{}: use {}, or register one of your own (see examples/own_model.cc)",
+                        name, did_you_mean(name, model_names()), fmt::join(model_names(), ", "));
 }
 
 }  // namespace trireme

@@ -8,7 +8,9 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "trireme/metrics.h"
 #include "trireme/types.h"
 
 #include "base/mutex.h"
@@ -25,8 +27,8 @@ struct Progress {
   Step steps = 0;  ///< 0 = no limit
   double samples_per_s = kUnknown;
   double loss = kUnknown;
-  double accuracy = kUnknown;  ///< 0 to 1
-  Step clock_min = 0;          ///< clocks of the slowest and the fastest worker; both 0 = left out
+  std::vector<NamedValue> metrics = {};  ///< of the task
+  Step clock_min = 0;                    ///< clocks of the slowest and the fastest worker; both 0 = left out
   Step clock_max = 0;
   double seconds_left = kUnknown;
 

@@ -18,7 +18,7 @@ constexpr int kLongestBar = 30;
 constexpr int kLongestNote = 40;
 
 /// Which parts a narrow line drops first: the least important come first.
-enum class Importance { kBar, kClocks, kStep, kSpeed, kNote, kEpoch, kAccuracy, kTimeLeft, kLoss, kPercent };
+enum class Importance { kBar, kClocks, kStep, kSpeed, kNote, kEpoch, kMetric, kTimeLeft, kLoss, kPercent };
 
 /// Before parts are left out of a line that is too long, all of them are abbreviated.
 enum class Wording { kFull, kShort };
@@ -65,11 +65,17 @@ std::string rate_text(double rate) {
   return rate < 1e12 ? fmt::format("{:.1f}M", rate / 1e6) : fmt::format("{:.1e}", rate);
 }
 
-std::string loss_text(double loss) {
-  if (std::isnan(loss)) return fmt::format("loss {}", kDash);
-  const double size = std::abs(loss);
-  const bool plain = size == 0 || (size >= 1e-3 && size < 1e4) || std::isinf(loss);
-  return plain ? fmt::format("loss {:.4f}", loss) : fmt::format("loss {:.2e}", loss);
+std::string value_text(const std::string& name, double value) {
+  if (std::isnan(value)) return fmt::format("{} {}", name, kDash);
+  const double size = std::abs(value);
+  const bool plain = size == 0 || (size >= 1e-3 && size < 1e4) || std::isinf(value);
+  return plain ? fmt::format("{} {:.4f}", name, value) : fmt::format("{} {:.2e}", name, value);
+}
+
+/// The usual share of correct predictions gets little room; all else stands under its name.
+std::string metric_text(const NamedValue& metric, Wording wording) {
+  if (metric.name == "accuracy") return "acc " + percent_text(100 * metric.value, 1, wording);
+  return value_text(fit(printable(metric.name), kLongestNote), metric.value);
 }
 
 std::string clocks_text(const Progress& progress, Wording wording) {
@@ -120,8 +126,8 @@ std::vector<Part> all_parts(const Progress& progress, double share, bool bar, Wo
   add(Importance::kPercent, percent_text(std::floor(100 * share), 0, wording));  // rounded down: 100 % means finished
   add(Importance::kStep, step_text(progress, wording));
   add(Importance::kSpeed, rate_text(progress.samples_per_s) + (wording == Wording::kFull ? " samples/s" : "/s"));
-  add(Importance::kLoss, loss_text(progress.loss));
-  add(Importance::kAccuracy, "acc " + percent_text(100 * progress.accuracy, 1, wording));
+  add(Importance::kLoss, value_text("loss", progress.loss));
+  for (const NamedValue& metric : progress.metrics) add(Importance::kMetric, metric_text(metric, wording));
   if (progress.clock_max > 0) add(Importance::kClocks, clocks_text(progress, wording));
   add(Importance::kTimeLeft, time_left_text(progress.seconds_left));
   if (!progress.note.empty()) add(Importance::kNote, fit(printable(progress.note), kLongestNote));

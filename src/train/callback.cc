@@ -8,6 +8,7 @@
 #include "trireme/deadline.h"
 #include "trireme/trainer.h"
 
+#include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "cluster/protocol.h"
@@ -27,17 +28,18 @@ class MetricsWriter final : public Callback {
 
   void on_row(const MetricsRow& row, TrainControl& /*control*/) override {
     nlohmann::json line(row);
+    line.erase("metrics");
+    for (const NamedValue& metric : row.metrics) line[metric.name] = metric.value;
     line["kind"] = "train";
     line["strategy"] = strategy_;
     file_.append(line);
   }
 
   void on_evaluation(Step step, const Evaluation& evaluation, TrainControl& /*control*/) override {
-    file_.append({{"kind", "test"},
-                  {"step", step},
-                  {"loss", evaluation.loss},
-                  {"accuracy", evaluation.accuracy},
-                  {"time", observe::unix_time()}});
+    nlohmann::json line{
+        {"kind", evaluation.set}, {"step", step}, {"loss", evaluation.loss}, {"time", observe::unix_time()}};
+    for (const NamedValue& metric : evaluation.metrics) line[metric.name] = metric.value;
+    file_.append(line);
   }
 
  private:
@@ -55,15 +57,19 @@ class TensorBoardWriter final : public Callback {
 
   void on_row(const MetricsRow& row, TrainControl& /*control*/) override {
     file_.add_scalar("train/loss", row.loss, row.step, row.time);
-    file_.add_scalar("train/accuracy", row.accuracy, row.step, row.time);
+    for (const NamedValue& metric : row.metrics) {
+      file_.add_scalar("train/" + metric.name, metric.value, row.step, row.time);
+    }
     file_.add_scalar("train/lr", row.lr, row.step, row.time);
     file_.add_scalar("speed/samples_per_s", row.samples_per_s, row.step, row.time);
     file_.add_scalar("speed/clock_spread", static_cast<double>(row.clock_max - row.clock_min), row.step, row.time);
   }
 
   void on_evaluation(Step step, const Evaluation& evaluation, TrainControl& /*control*/) override {
-    file_.add_scalar("test/loss", evaluation.loss, step);
-    file_.add_scalar("test/accuracy", evaluation.accuracy, step);
+    file_.add_scalar(evaluation.set + "/loss", evaluation.loss, step);
+    for (const NamedValue& metric : evaluation.metrics) {
+      file_.add_scalar(evaluation.set + "/" + metric.name, metric.value, step);
+    }
   }
 
  private:
@@ -100,15 +106,16 @@ class ProgressShow final : public Callback {
                   .steps = plan_.steps,
                   .samples_per_s = row.samples_per_s,
                   .loss = row.loss,
-                  .accuracy = row.accuracy,
+                  .metrics = row.metrics,
                   .clock_min = row.clock_min,
                   .clock_max = row.clock_max,
                   .seconds_left = row.step == 0 ? NAN : row.seconds / static_cast<double>(row.step) * left});
   }
 
   void on_evaluation(Step step, const Evaluation& evaluation, TrainControl& /*control*/) override {
-    line_.print_above(
-        fmt::format("step {}: test accuracy {:.2f} %, loss {:.4f}", step, 100 * evaluation.accuracy, evaluation.loss));
+    std::string text = fmt::format("step {}: {}", step, evaluation.set);
+    for (const NamedValue& metric : evaluation.metrics) text += " " + describe(metric) + ",";
+    line_.print_above(text + fmt::format(" loss {:.4f}", evaluation.loss));
   }
 
   void on_end(const Model& /*model*/, const TrainResult& /*result*/) override { line_.finish(); }
@@ -123,6 +130,7 @@ class EarlyStop final : public Callback {
   explicit EarlyStop(std::uint32_t patience) : patience_(patience) {}
 
   void on_evaluation(Step /*step*/, const Evaluation& evaluation, TrainControl& control) override {
+    if (evaluation.set != "test") return;
     if (evaluation.loss < best_) {
       best_ = evaluation.loss;
       without_progress_ = 0;
@@ -152,18 +160,25 @@ class TimeLimit final : public Callback {
   std::optional<Deadline> end_;
 };
 
-class TargetAccuracy final : public Callback {
+class StopAt final : public Callback {
  public:
-  explicit TargetAccuracy(double accuracy) : accuracy_(accuracy) {}
+  explicit StopAt(Goal goal) : goal_(std::move(goal)) {}
 
   void on_evaluation(Step /*step*/, const Evaluation& evaluation, TrainControl& control) override {
-    if (evaluation.accuracy >= accuracy_) {
-      control.request_stop(fmt::format("the target accuracy of {:.2f} % is reached", 100 * accuracy_));
+    if (evaluation.set != "test") return;
+    const double now = evaluation.metric(goal_.metric);
+    if (std::isnan(now)) {
+      std::string names = "loss";
+      for (const NamedValue& metric : evaluation.metrics) names += ", " + metric.name;
+      fail<InvalidArgument>("the goal {} cannot be reached: there is no such metric, only {}", goal_.describe(), names);
+    }
+    if (goal_.reached(now)) {
+      control.request_stop(fmt::format("the goal {} is reached: {}", goal_.describe(), describe({goal_.metric, now})));
     }
   }
 
  private:
-  double accuracy_;
+  Goal goal_;
 };
 
 /// In the order of names.
@@ -186,8 +201,12 @@ nlohmann::json TrainResult::json() const {
                         {"parameters_sha256", parameters_sha256},
                         {"state_sha256", state_sha256},
                         {"strategy", strategy}};
-  result["test_accuracy"] = test ? nlohmann::json(test->accuracy) : nlohmann::json();
-  result["test_loss"] = test ? nlohmann::json(test->loss) : nlohmann::json();
+  const auto add = [&](const Evaluation& evaluation) {
+    result[evaluation.set + "_loss"] = evaluation.loss;
+    for (const NamedValue& metric : evaluation.metrics) result[evaluation.set + "_" + metric.name] = metric.value;
+  };
+  if (test) add(*test);
+  for (const Evaluation& other : others) add(other);
   if (!stopped_because.empty()) result["stopped_because"] = stopped_because;
   if (communication) {
     result["wire_bytes"] = communication->wire_bytes;
@@ -215,7 +234,7 @@ std::shared_ptr<Callback> stop_early(std::uint32_t patience) { return std::make_
 
 std::shared_ptr<Callback> limit_time(std::chrono::milliseconds limit) { return std::make_shared<TimeLimit>(limit); }
 
-std::shared_ptr<Callback> stop_at_accuracy(double accuracy) { return std::make_shared<TargetAccuracy>(accuracy); }
+std::shared_ptr<Callback> stop_at(Goal goal) { return std::make_shared<StopAt>(std::move(goal)); }
 
 std::string hash_parameters(const torch::nn::Module& module) {
   Sha256 hash;

@@ -1,47 +1,116 @@
+#include <algorithm>
 #include <numeric>
 
-#include <torch/nn/functional/loss.h>
-
-#include "trireme/trainer.h"
+#include "base/error.h"
+#include "train/check_task.h"
+#include "train/compute/tensor_batch.h"
+#include "train/evaluator.h"
 
 namespace trireme {
+namespace {
 
-Loss cross_entropy() {
-  return [](const torch::Tensor& output, const torch::Tensor& target) {
-    return torch::nn::functional::cross_entropy(output, target);
-  };
-}
+constexpr std::uint64_t kBatch = 500;        // samples that go through the model at once
+constexpr std::uint64_t kMostBlocks = 1024;  // of a set, however large
+constexpr std::size_t kMostMetrics = 16;
+constexpr std::size_t kSums = 1 + 2 * kMostMetrics;  // of a block: its loss; of each metric a sum and a count
 
-Metric correct_predictions() {
-  return [](const torch::Tensor& output, const torch::Tensor& target) {
-    return output.argmax(1).eq(target).sum().item<double>();
-  };
+/// The model evaluates, and then trains again if it did.
+class EvaluationMode {
+ public:
+  explicit EvaluationMode(torch::nn::Module& module) : module_(module), was_training_(module.is_training()) {
+    module_.eval();
+  }
+  ~EvaluationMode() { module_.train(was_training_); }
+  EvaluationMode(const EvaluationMode&) = delete;
+  EvaluationMode& operator=(const EvaluationMode&) = delete;
+
+ private:
+  const torch::NoGradGuard no_grad_;
+  torch::nn::Module& module_;
+  bool was_training_;
+};
+
+/// Computes blocks of a dataset.
+class BlockSums {
+ public:
+  BlockSums(const Model& model, const data::Dataset& samples, const Task& task, torch::Device device)
+      : model_(model), samples_(samples), task_(task), device_(device) {
+    const std::uint64_t batches = (samples.size() + kBatch - 1) / kBatch;
+    batches_per_block_ = std::max<std::uint64_t>(1, (batches + kMostBlocks - 1) / kMostBlocks);
+    blocks_ = (batches + batches_per_block_ - 1) / batches_per_block_;
+    sums_.resize(blocks_ * kSums);
+  }
+
+  std::uint64_t blocks() const { return blocks_; }
+  std::span<double> all() { return sums_; }
+
+  void compute(std::uint64_t block) {
+    const std::uint64_t end = std::min(samples_.size(), (block + 1) * batches_per_block_ * kBatch);
+    double* sums = sums_.data() + block * kSums;
+    for (std::uint64_t first = block * batches_per_block_ * kBatch; first < end; first += kBatch) {
+      indices_.resize(std::min(kBatch, end - first));
+      std::iota(indices_.begin(), indices_.end(), first);
+      samples_.read(indices_, batch_);
+      const Outcome outcome = task_.compute(model_, to_tensors(batch_, {0, batch_.size()}, device_));
+      check_outcome(outcome, task_);
+      if (outcome.metrics.size() > kMostMetrics) {
+        fail<InvalidArgument>("task '{}' has {} metrics: {} are possible", task_.name, outcome.metrics.size(),
+                              kMostMetrics);
+      }
+      if (metrics_.empty()) metrics_ = outcome.metrics;
+      sums[0] += outcome.loss.item<double>() * static_cast<double>(batch_.size());
+      for (std::size_t i = 0; i < outcome.metrics.size(); ++i) {
+        sums[1 + 2 * i] += outcome.metrics[i].sum;
+        sums[2 + 2 * i] += outcome.metrics[i].count;
+      }
+    }
+  }
+
+  Evaluation finish(const std::string& set) {
+    double loss = 0;
+    for (Metric& metric : metrics_) metric.sum = metric.count = 0;
+    for (std::uint64_t block = 0; block < blocks_; ++block) {
+      const double* sums = sums_.data() + block * kSums;
+      loss += sums[0];
+      for (std::size_t i = 0; i < metrics_.size(); ++i) {
+        metrics_[i].sum += sums[1 + 2 * i];
+        metrics_[i].count += sums[2 + 2 * i];
+      }
+    }
+    return {.loss = loss / static_cast<double>(samples_.size()), .metrics = values_of(metrics_), .set = set};
+  }
+
+ private:
+  const Model& model_;
+  const data::Dataset& samples_;
+  const Task& task_;
+  torch::Device device_;
+  std::uint64_t batches_per_block_ = 1;
+  std::uint64_t blocks_ = 0;
+  std::vector<double> sums_;  // by block
+  Metrics metrics_;           // names and forms, from the first batch computed here
+  data::Batch batch_;
+  std::vector<std::uint64_t> indices_;
+};
+
+}  // namespace
+
+Evaluation evaluate_set(const Model& model, const NamedSet& set, const TrainOptions& options,
+                        collective::Communicator* ranks) {
+  const Task task = task_or_ready(options.task, set.samples->schema());
+  const EvaluationMode mode(*model.module);
+  BlockSums sums(model, *set.samples, task, options.device);
+  const std::uint64_t first = ranks == nullptr ? 0 : ranks->rank();
+  const std::uint64_t stride = ranks == nullptr ? 1 : ranks->size();
+  for (std::uint64_t block = first; block < sums.blocks(); block += stride) sums.compute(block);
+  // Each number has one rank that sets it; all others add zero, which changes no bit.
+  if (stride > 1) ranks->run(collective::all_reduce(sums.all()));
+  return sums.finish(set.name);
 }
 
 Evaluation evaluate(const Model& model, const data::Dataset& dataset, const TrainOptions& options) {
-  constexpr std::uint64_t kBatch = 500;
-  torch::NoGradGuard no_grad;
-  const bool was_training = model.module->is_training();
-  model.module->eval();
-  data::Batch batch;
-  double loss = 0;
-  double correct = 0;
-  for (std::uint64_t first = 0; first < dataset.size(); first += kBatch) {
-    std::vector<std::uint64_t> indices(std::min(kBatch, dataset.size() - first));
-    std::iota(indices.begin(), indices.end(), first);
-    dataset.read(indices, batch);
-    const auto count = static_cast<std::int64_t>(batch.size());
-    std::vector<std::int64_t> shape{count};
-    shape.insert(shape.end(), dataset.sample_shape().begin(), dataset.sample_shape().end());
-    const auto features = torch::from_blob(batch.features.data(), shape).to(options.device);
-    const auto labels = torch::from_blob(batch.labels.data(), {count}, torch::kInt64).to(options.device);
-    const auto output = model.forward(features);
-    loss += options.loss(output, labels).item<double>() * static_cast<double>(count);
-    if (options.metric) correct += options.metric(output, labels);
-  }
-  model.module->train(was_training);
-  const auto total = static_cast<double>(dataset.size());
-  return {.loss = loss / total, .accuracy = correct / total};
+  const data::DatasetPtr borrowed(data::DatasetPtr(), &dataset);
+  return evaluate_set(model, {.name = "test", .samples = borrowed}, options, nullptr);
 }
 
 }  // namespace trireme

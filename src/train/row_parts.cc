@@ -23,7 +23,7 @@ void RowParts::add(Step step, Lane first, const std::vector<LaneStatistics>& lan
     ++part.steps;
     part.samples += lanes[i].samples;
     part.loss_sum += lanes[i].loss_sum;
-    part.correct += lanes[i].correct;
+    trireme::add(part.metrics, lanes[i].metrics);
   }
   while (parts_.size() > kMostParts) parts_.erase(parts_.begin());
 }

@@ -44,7 +44,7 @@ class RunCheckpoints {
   void abandon() { files_.abandon(); }
 
   /// The evaluation of the present parameters: a checkpoint of them carries it, and the best are kept.
-  void scored(double accuracy) { score_ = accuracy; }
+  void scored(double score) { score_ = score; }
 
   /// The parameters are about to change.
   void not_scored() { score_.reset(); }

@@ -73,8 +73,10 @@ void RunReports::deliver_rows() {
 }
 
 void RunReports::evaluated(Step step, const Evaluation& evaluation) {
+  std::string metrics;
+  for (const NamedValue& metric : evaluation.metrics) metrics += (metrics.empty() ? "" : ", ") + describe(metric);
   log_info("evaluated", "evaluated the model",
-           {{"step", step}, {"loss", evaluation.loss}, {"accuracy", evaluation.accuracy}});
+           {{"step", step}, {"set", evaluation.set}, {"loss", evaluation.loss}, {"metrics", metrics}});
   for (const auto& callback : callbacks_) callback->on_evaluation(step, evaluation, control_);
 }
 
@@ -121,7 +123,8 @@ void RunReports::become_chief(std::optional<Step> at) {
                      .batch = plan_.batch,
                      .lanes = plan_.lanes,
                      .strategy = plan_.strategy,
-                     .first_step = at.value_or(written)};
+                     .first_step = at.value_or(written),
+                     .best_by = options_.task.best_by};
   first_step_ = plan.first_step;
   for (const auto& callback : callbacks_) callback->on_start(model_, plan);
 }

@@ -1,3 +1,5 @@
+#include <optional>
+
 #include "trireme/checkpoint.h"
 #include "trireme/trainer.h"
 
@@ -8,29 +10,32 @@ namespace {
 
 class SaveBest final : public Callback {
  public:
-  SaveBest(const std::filesystem::path& path, BestBy by)
-      : best_(path, by == BestBy::kLoss ? BestCheckpoint::Best::kLowest : BestCheckpoint::Best::kHighest), by_(by) {}
+  explicit SaveBest(std::filesystem::path path) : path_(std::move(path)) {}
 
-  void on_start(const Model& model, const RunPlan& /*plan*/) override { module_ = model.module; }
+  void on_start(const Model& model, const RunPlan& plan) override {
+    module_ = model.module;
+    const bool by_loss = plan.best_by.empty();
+    metric_ = by_loss ? "loss" : plan.best_by;
+    best_.emplace(path_, by_loss ? BestCheckpoint::Best::kLowest : BestCheckpoint::Best::kHighest);
+  }
 
   void on_evaluation(Step step, const Evaluation& evaluation, TrainControl& /*control*/) override {
-    const bool by_loss = by_ == BestBy::kLoss;
-    const double metric = by_loss ? evaluation.loss : evaluation.accuracy;
-    if (!best_.offer(*module_, metric, by_loss ? "loss" : "accuracy")) return;
+    if (evaluation.set != "test") return;
+    const double value = evaluation.metric(metric_);
+    if (!best_->offer(*module_, value, metric_)) return;
     log_info("best_model_saved", "saved the best model so far",
-             {{"step", step}, {"metric", by_loss ? "loss" : "accuracy"}, {"value", metric}});
+             {{"step", step}, {"metric", metric_}, {"value", value}});
   }
 
  private:
-  BestCheckpoint best_;
-  BestBy by_;
+  std::filesystem::path path_;
+  std::string metric_;
+  std::optional<BestCheckpoint> best_;
   std::shared_ptr<torch::nn::Module> module_;
 };
 
 }  // namespace
 
-std::shared_ptr<Callback> save_best(const std::filesystem::path& path, BestBy by) {
-  return std::make_shared<SaveBest>(path, by);
-}
+std::shared_ptr<Callback> save_best(const std::filesystem::path& path) { return std::make_shared<SaveBest>(path); }
 
 }  // namespace trireme

@@ -16,7 +16,9 @@
 #include "optim/update_config.h"
 #include "ps/consistency.h"
 #include "tensor/compute_threads.h"
+#include "train/check_task.h"
 #include "train/compute/lane_computer.h"
+#include "train/evaluator.h"
 #include "train/failure_watch.h"
 #include "train/given_options.h"
 #include "train/make_strategy.h"
@@ -27,7 +29,18 @@ namespace trireme {
 
 namespace {
 
+constexpr const char* kTestSet = "test";
 constexpr double kPauseApart = 60;  // seconds: short epochs are no reason to wait for the slowest again and again
+
+/// Throws InvalidArgument unless a model of these samples can be evaluated on the set.
+void check_set(const NamedSet& set, const data::Schema& samples) {
+  if (!set.samples || set.name.empty() || set.name == "train") {
+    fail<InvalidArgument>("a set to evaluate on needs samples, and a name other than 'train': '{}'", set.name);
+  }
+  if (set.samples->schema() == samples) return;
+  fail<InvalidArgument>("the samples of set '{}' are {}, and those to train on are {}", set.name,
+                        set.samples->schema().describe(), samples.describe());
+}
 
 /// After how many steps leased work pauses, so that what the servers hold can be saved.
 Step plan_pauses(const TrainOptions& options, Step steps_per_epoch) {
@@ -39,11 +52,11 @@ Step plan_pauses(const TrainOptions& options, Step steps_per_epoch) {
 /// One call of fit: everything that lives as long as it.
 class Trainer::Run final : public TrainControl {
  public:
-  Run(Trainer& trainer, std::shared_ptr<const data::Dataset> train, std::shared_ptr<const data::Dataset> test)
+  Run(Trainer& trainer, data::DatasetPtr train, std::vector<NamedSet> sets)
       : job_(trainer.job_),
         model_(trainer.model_),
         options_(trainer.options_),
-        test_(std::move(test)),
+        sets_(std::move(sets)),
         sampler_(std::make_shared<data::Sampler>(data::SamplerConfig{
             .samples = train->size(), .batch = options_.batch, .lanes = options_.lanes, .seed = options_.seed})),
         plan_{.steps = options_.steps > 0 ? options_.steps : options_.epochs * sampler_->steps_per_epoch(),
@@ -108,7 +121,7 @@ class Trainer::Run final : public TrainControl {
     if (strategy_) return;
     strategy_ = make_strategy(job_, model_, options_, checkpoints_.every(), reports_.spans());
     failure_watch_.emplace(job_, *strategy_);
-    computer_.emplace(model_, options_, train_->sample_shape(), reports_.spans());
+    computer_.emplace(model_, options_, reports_.spans());
   }
 
   /// The others are at work: takes from them what can be had meanwhile, and is then one of them. False if they have
@@ -173,7 +186,7 @@ class Trainer::Run final : public TrainControl {
     const double lr = options_.lr * lr_(step);
     const auto samples = static_cast<double>(work.samples());
     checkpoints_.not_scored();
-    last_test_.reset();
+    last_evaluations_.clear();
     const std::uint64_t lanes = work.lanes.count;
     reports_.begin_step(work);
     strategy_->begin({.step = plan_.leased ? clock_ : step,
@@ -201,7 +214,7 @@ class Trainer::Run final : public TrainControl {
       for (const LaneStatistics& lane : statistics) {
         made.samples += lane.samples;
         made.loss_sum += lane.loss_sum;
-        made.correct += lane.correct;
+        trireme::add(made.metrics, lane.metrics);
       }
       samples_ += made.samples;
       job_.membership().report(std::move(made));
@@ -223,10 +236,27 @@ class Trainer::Run final : public TrainControl {
     const std::uint64_t epoch = sampler_->epoch_of(step);
     if (epoch <= epoch_ || step >= plan_.steps) return;
     epoch_ = epoch;
-    if (!job_.chief() || !test_ || !options_.evaluate_each_epoch) return;
+    if (!options_.evaluate_each_epoch) return;
+    // Where workers hold the same parameters at the same step, all of them can.
+    const bool together = options_.strategy.kind == cluster::StrategyChoice::Kind::kAllReduce;
+    if (together || job_.chief()) evaluate_all(step, together);
+  }
+
+  /// Evaluates the common parameters on every set, and tells the callbacks, which are the chief's.
+  void evaluate_all(Step step, bool together) {
     const ScopedSpan span(reports_.spans(), "evaluation", step);
     strategy_->refresh();
-    evaluated(step, evaluate(model_, *test_, options_));
+    last_evaluations_.clear();
+    for (const NamedSet& set : sets_) {
+      last_evaluations_.push_back(evaluate_set(model_, set, options_, together ? &job_.ranks() : nullptr));
+    }
+    if (!job_.chief()) return;
+    const bool again = evaluated_at_ == step;  // the end is repeated if somebody dies in it
+    evaluated_at_ = step;
+    for (const Evaluation& evaluation : last_evaluations_) {
+      if (evaluation.set == kTestSet) checkpoints_.scored(score(options_.task, evaluation));
+      if (!again) reports_.evaluated(step, evaluation);
+    }
   }
 
   /// The chief gets the last row of metrics, for which all others report what they have.
@@ -236,19 +266,12 @@ class Trainer::Run final : public TrainControl {
     reports_.deliver_rows();
   }
 
-  /// On the chief, when all steps are made: before the last checkpoint, so that this carries its own score. Not again
-  /// if the end is repeated because somebody died.
+  /// When all steps are made: before the last checkpoint, so that this carries its own score. Not again on a chief that
+  /// evaluates alone if the end is repeated because somebody died.
   void evaluate_last() {
-    if (!job_.chief() || !test_ || last_test_) return;
-    const ScopedSpan span(reports_.spans(), "evaluation", steps_of_all());
-    strategy_->refresh();
-    last_test_ = evaluate(model_, *test_, options_);
-    evaluated(steps_of_all(), *last_test_);
-  }
-
-  void evaluated(Step step, const Evaluation& evaluation) {
-    checkpoints_.scored(evaluation.accuracy);
-    reports_.evaluated(step, evaluation);
+    const bool together = !options_.strategy.uses_servers();
+    if (sets_.empty() || !(together || (job_.chief() && last_evaluations_.empty()))) return;
+    evaluate_all(steps_of_all(), together);
   }
 
   /// What every worker knows at the end.
@@ -282,7 +305,13 @@ class Trainer::Run final : public TrainControl {
     }
     strategy_->refresh();
     count_whole_job(result);
-    result.test = last_test_;
+    for (const Evaluation& evaluation : last_evaluations_) {
+      if (evaluation.set == kTestSet) {
+        result.test = evaluation;
+      } else {
+        result.others.push_back(evaluation);
+      }
+    }
     result.parameters_sha256 = hash_parameters(*model_.module);
     result.state_sha256 = hash_state(*model_.module);
     reports_.ended(result);
@@ -309,11 +338,11 @@ class Trainer::Run final : public TrainControl {
   JobSession& job_;
   const Model& model_;
   const TrainOptions& options_;
-  std::shared_ptr<const data::Dataset> test_;
+  const std::vector<NamedSet> sets_;  // to evaluate on
   std::shared_ptr<const data::Sampler> sampler_;
   const cluster::Plan plan_;
   optim::Schedule lr_;
-  std::shared_ptr<const data::Dataset> train_;
+  data::DatasetPtr train_;
   RunReports reports_{job_, model_, options_, plan_, *this};
   std::unique_ptr<Strategy> strategy_;
   std::optional<FailureWatch> failure_watch_;
@@ -325,7 +354,8 @@ class Trainer::Run final : public TrainControl {
   std::uint64_t epoch_ = 0;
   Step next_step_ = 0;
   std::uint64_t samples_ = 0;
-  std::optional<Evaluation> last_test_;  // since the last step
+  std::vector<Evaluation> last_evaluations_;  // since the last step
+  std::optional<Step> evaluated_at_;          // the last that callbacks were told of
   bool stop_wanted_ = false;
   std::string stopped_because_;
 };
@@ -359,11 +389,14 @@ Trainer::Trainer(Job& job, Model model, TrainOptions options)
   model_.module->to(options_.device);
 }
 
-TrainResult Trainer::fit(std::shared_ptr<const data::Dataset> train, std::shared_ptr<const data::Dataset> test) {
+TrainResult Trainer::fit(data::DatasetPtr train, data::DatasetPtr test, std::vector<NamedSet> others) {
   const SigtermLeaves while_it_runs;
   std::optional<Run> run;  // lives until the master knows why: its end may be the first that the others hear
   try {
-    run.emplace(*this, std::move(train), std::move(test));
+    options_.task = task_or_ready(options_.task, train->schema());
+    if (test) others.insert(others.begin(), {.name = kTestSet, .samples = std::move(test)});
+    for (const NamedSet& set : others) check_set(set, train->schema());
+    run.emplace(*this, std::move(train), std::move(others));
     return run->train();
   } catch (const std::exception& problem) {
     tell_failure(job_, problem);

@@ -1,4 +1,4 @@
-#include "trireme/dataset.h"
+#include "trireme/sources.h"
 
 #include "base/error.h"
 #include "support.h"
@@ -22,25 +22,25 @@ using Labels = std::vector<std::int64_t>;
 TEST_F(Csv, ReadsATableWithoutHeader) {
   const auto dataset = load("1,2.5,0\n-3e1,+4,2\n");
   EXPECT_EQ(dataset->size(), 2u);
-  EXPECT_EQ(dataset->classes(), 3);
-  EXPECT_EQ(dataset->sample_shape(), (std::vector<std::int64_t>{2}));
-  EXPECT_EQ(dataset->describe(), path_ + ": 2 samples of 2 in 3 classes");
+  EXPECT_EQ(classes(*dataset), 3);
+  EXPECT_EQ(sample_shape(*dataset), (std::vector<std::int64_t>{2}));
+  EXPECT_EQ(dataset->describe(), path_ + ": 2 samples of features 2, label of 3 classes");
   const Batch batch = read_all(*dataset);
-  EXPECT_EQ(batch.features, (Floats{1, 2.5, -30, 4}));
-  EXPECT_EQ(batch.labels, (Labels{0, 2}));
+  EXPECT_EQ(features(batch), (Floats{1, 2.5, -30, 4}));
+  EXPECT_EQ(labels(batch), (Labels{0, 2}));
 }
 
 TEST_F(Csv, FindsTheHeaderAndTheLabelByName) {
   const auto dataset = load("kind,width,\"height, in cm\"\n1,2,3\n0,5,6\n", {.label_column = "kind"});
-  EXPECT_EQ(read_all(*dataset).features, (Floats{2, 3, 5, 6}));
-  EXPECT_EQ(read_all(*dataset).labels, (Labels{1, 0}));
+  EXPECT_EQ(features(read_all(*dataset)), (Floats{2, 3, 5, 6}));
+  EXPECT_EQ(labels(read_all(*dataset)), (Labels{1, 0}));
 }
 
 TEST_F(Csv, FindsTheLabelByPosition) {
   for (const std::int64_t column : {1, -2}) {
     const auto dataset = load("7,1,8\n9,0,10\n", {.label_column = column});
-    EXPECT_EQ(read_all(*dataset).features, (Floats{7, 8, 9, 10}));
-    EXPECT_EQ(read_all(*dataset).labels, (Labels{1, 0}));
+    EXPECT_EQ(features(read_all(*dataset)), (Floats{7, 8, 9, 10}));
+    EXPECT_EQ(labels(read_all(*dataset)), (Labels{1, 0}));
   }
 }
 
@@ -50,18 +50,17 @@ TEST_F(Csv, NumbersCanBeAHeaderIfSaidSo) {
 }
 
 TEST_F(Csv, TakesQuotesBlanksLineEndsAndGzip) {
-  const Floats features{1, 2, 3, 4};
-  EXPECT_EQ(read_all(*load("1,2,0\r\n3,4,1\r\n")).features, features);
-  EXPECT_EQ(read_all(*load("1,2,0\r3,4,1")).features, features);
-  EXPECT_EQ(read_all(*load("\n \"1\" , 2 ,0\n\n  \n3,\"4\",\"1\"")).features, features);
-  EXPECT_EQ(read_all(*load("\xEF\xBB\xBF"
-                           "1,2,0\n3,4,1\n"))
-                .features,
-            features);
-  EXPECT_EQ(read_all(*load(gzipped("1,2,0\n3,4,1\n"))).features, features);
-  EXPECT_EQ(read_all(*load("1;2;0\n3;4;1\n", {.separator = ';'})).features, features);
-  EXPECT_EQ(read_all(*load("1\t2\t0\n3\t4\t1\n", {.separator = '\t'})).features, features);
-  EXPECT_EQ(read_all(*load("\"a\"\"b\",\"two\nlines\",c\n1,2,0\n3,4,1\n", {.label_column = "c"})).features, features);
+  const Floats expected{1, 2, 3, 4};
+  EXPECT_EQ(features(read_all(*load("1,2,0\r\n3,4,1\r\n"))), expected);
+  EXPECT_EQ(features(read_all(*load("1,2,0\r3,4,1"))), expected);
+  EXPECT_EQ(features(read_all(*load("\n \"1\" , 2 ,0\n\n  \n3,\"4\",\"1\""))), expected);
+  EXPECT_EQ(features(read_all(*load("\xEF\xBB\xBF"
+                                    "1,2,0\n3,4,1\n"))),
+            expected);
+  EXPECT_EQ(features(read_all(*load(gzipped("1,2,0\n3,4,1\n")))), expected);
+  EXPECT_EQ(features(read_all(*load("1;2;0\n3;4;1\n", {.separator = ';'}))), expected);
+  EXPECT_EQ(features(read_all(*load("1\t2\t0\n3\t4\t1\n", {.separator = '\t'}))), expected);
+  EXPECT_EQ(features(read_all(*load("\"a\"\"b\",\"two\nlines\",c\n1,2,0\n3,4,1\n", {.label_column = "c"}))), expected);
 }
 
 TEST_F(Csv, RowsAcrossBufferBorders) {
@@ -70,13 +69,13 @@ TEST_F(Csv, RowsAcrossBufferBorders) {
   const Batch batch = read_all(*load(text));
   ASSERT_EQ(batch.size(), 50000u);
   for (std::size_t i = 0; i < batch.size(); ++i) {
-    ASSERT_EQ(batch.features[2 * i], static_cast<float>(i));
-    ASSERT_EQ(batch.labels[i], static_cast<std::int64_t>(i % 7));
+    ASSERT_EQ(batch.values<float>(0)[2 * i], static_cast<float>(i));
+    ASSERT_EQ(batch.values<std::int64_t>(1)[i], static_cast<std::int64_t>(i % 7));
   }
 }
 
 TEST_F(Csv, GivesSamplesAShape) {
-  EXPECT_EQ(load("1,2,3,4,0\n", {.shape = {1, 2, 2}})->sample_shape(), (std::vector<std::int64_t>{1, 2, 2}));
+  EXPECT_EQ(sample_shape(*load("1,2,3,4,0\n", {.shape = {1, 2, 2}})), (std::vector<std::int64_t>{1, 2, 2}));
   EXPECT_FAILS(load("1,2,3,0\n", {.shape = {1, 2, 2}}), InvalidArgument, path_, "3 features", "1x2x2");
 }
 

@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "trireme/dataset.h"
+#include "trireme/sources.h"
 
 #include "base/error.h"
 #include "support.h"
@@ -15,15 +15,15 @@ TEST(FashionMnistData, HasItsKnownContent) {
   EXPECT_EQ(sets.train->size(), 60000u);
   EXPECT_EQ(sets.test->size(), 10000u);
   for (const auto& part : {sets.train, sets.test}) {
-    EXPECT_EQ(part->sample_shape(), (std::vector<std::int64_t>{1, 28, 28}));
-    EXPECT_EQ(part->classes(), 10);
+    EXPECT_EQ(sample_shape(*part), (std::vector<std::int64_t>{1, 28, 28}));
+    EXPECT_EQ(classes(*part), 10);
     std::vector<std::uint64_t> per_class(10);
-    for (const std::int64_t label : read_all(*part).labels) ++per_class[static_cast<std::size_t>(label)];
+    for (const std::int64_t label : labels(read_all(*part))) ++per_class[static_cast<std::size_t>(label)];
     EXPECT_THAT(per_class, testing::Each(part->size() / 10));
   }
   Batch batch;
   sets.train->read(first_indices(10), batch);
-  EXPECT_EQ(batch.labels, (std::vector<std::int64_t>{9, 0, 0, 3, 0, 2, 7, 2, 5, 5}));
+  EXPECT_EQ(labels(batch), (std::vector<std::int64_t>{9, 0, 0, 3, 0, 2, 7, 2, 5, 5}));
 }
 
 TEST(FashionMnistData, IsNormalisedByItsOwnStatistics) {
@@ -31,11 +31,11 @@ TEST(FashionMnistData, IsNormalisedByItsOwnStatistics) {
   const Batch all = read_all(*sets.train);
   double sum = 0;
   double squares = 0;
-  for (const float value : all.features) {
+  for (const float value : features(all)) {
     sum += value;
     squares += static_cast<double>(value) * value;
   }
-  const auto count = static_cast<double>(all.features.size());
+  const auto count = static_cast<double>(features(all).size());
   EXPECT_NEAR(sum / count, 0, 1e-3);
   EXPECT_NEAR(std::sqrt(squares / count), 1, 1e-3);
 }
@@ -49,14 +49,14 @@ TEST(FashionMnistData, MissingSaysHowToGetIt) {
 TEST(FashionMnistData, TakesFilesWithAndWithoutEnding) {
   const TempFolder folder;
   const std::string images = std::string("\0\0\10\3\0\0\0\1\0\0\0\34\0\0\0\34", 16) + std::string(784, '\7');
-  const std::string labels("\0\0\10\1\0\0\0\1\5", 9);
+  const std::string numbers("\0\0\10\1\0\0\0\1\5", 9);
   folder.write("train-images-idx3-ubyte", images);
-  folder.write("train-labels-idx1-ubyte.gz", gzipped(labels));
+  folder.write("train-labels-idx1-ubyte.gz", gzipped(numbers));
   folder.write("t10k-images-idx3-ubyte.gz", gzipped(images));
   EXPECT_FAILS(load_fashion_mnist(folder.path()), IoError, "t10k-labels-idx1-ubyte", "dataset-fashion-mnist");
-  folder.write("t10k-labels-idx1-ubyte", labels);
+  folder.write("t10k-labels-idx1-ubyte", numbers);
   const Split sets = load_fashion_mnist(folder.path());
-  EXPECT_EQ(read_all(*sets.test).labels, (std::vector<std::int64_t>{5}));
+  EXPECT_EQ(labels(read_all(*sets.test)), (std::vector<std::int64_t>{5}));
 }
 
 }  // namespace

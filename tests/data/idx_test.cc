@@ -2,7 +2,7 @@
 
 #include <initializer_list>
 
-#include "trireme/dataset.h"
+#include "trireme/sources.h"
 
 #include "base/error.h"
 #include "support.h"
@@ -44,16 +44,16 @@ TEST_F(Idx, ReadsPlainAndPackedAlike) {
   for (const bool packed : {false, true}) {
     const auto dataset = packed ? load(gzipped(kImages), gzipped(kLabels)) : load(kImages, kLabels);
     EXPECT_EQ(dataset->size(), 3u);
-    EXPECT_EQ(dataset->classes(), 10);
-    EXPECT_EQ(dataset->sample_shape(), (std::vector<std::int64_t>{1, 2, 2}));
-    EXPECT_EQ(dataset->describe(), path("images") + ": 3 samples of 1x2x2 in 10 classes");
+    EXPECT_EQ(classes(*dataset), 10);
+    EXPECT_EQ(sample_shape(*dataset), (std::vector<std::int64_t>{1, 2, 2}));
+    EXPECT_EQ(dataset->describe(), path("images") + ": 3 samples of image 1x2x2, label of 10 classes");
     Batch batch;
     dataset->read(std::vector<std::uint64_t>{2, 0, 2}, batch);
-    EXPECT_EQ(batch.labels, (std::vector<std::int64_t>{1, 2, 1}));
-    ASSERT_EQ(batch.features.size(), 12u);
-    EXPECT_FLOAT_EQ(batch.features[0], 8 / 255.0f);
-    EXPECT_FLOAT_EQ(batch.features[5], 1 / 255.0f);
-    EXPECT_FLOAT_EQ(batch.features[11], 11 / 255.0f);
+    EXPECT_EQ(labels(batch), (std::vector<std::int64_t>{1, 2, 1}));
+    ASSERT_EQ(features(batch).size(), 12u);
+    EXPECT_FLOAT_EQ(features(batch)[0], 8 / 255.0f);
+    EXPECT_FLOAT_EQ(features(batch)[5], 1 / 255.0f);
+    EXPECT_FLOAT_EQ(features(batch)[11], 11 / 255.0f);
   }
 }
 
@@ -64,17 +64,17 @@ TEST_F(Idx, ReadsGluedGzipMembers) {
 
 TEST_F(Idx, Normalises) {
   const auto dataset = load(kImages, kLabels, {.normalization = {.mean = 0.5f, .std = 0.25f}});
-  EXPECT_FLOAT_EQ(read_all(*dataset).features[3], (3 / 255.0f - 0.5f) / 0.25f);
+  EXPECT_FLOAT_EQ(features(read_all(*dataset))[3], (3 / 255.0f - 0.5f) / 0.25f);
 }
 
 TEST_F(Idx, ReusesBuffersAndReadsNothing) {
   const auto dataset = load(kImages, kLabels);
   Batch batch = read_all(*dataset);
-  const float* buffer = batch.features.data();
+  const float* buffer = batch.values<float>(0).data();
   dataset->read({}, batch);
   EXPECT_EQ(batch.size(), 0u);
   dataset->read(first_indices(3), batch);
-  EXPECT_EQ(batch.features.data(), buffer);
+  EXPECT_EQ(batch.values<float>(0).data(), buffer);
 }
 
 TEST_F(Idx, RefusesAnIndexOutOfRangeAndLeavesTheBatch) {

@@ -1,6 +1,6 @@
 #include "data/mirrors.h"
 
-#include "trireme/dataset.h"
+#include "trireme/sources.h"
 
 #include "base/file.h"
 #include "base/log.h"
@@ -34,7 +34,7 @@ class MirrorsTest : public ::testing::Test {
 
   Labels load() const {
     const Mirrors folders = Mirrors::parse(path("a") + "," + path("b"));
-    return read_all(*load_idx(folders / "images", folders / "labels")).labels;
+    return labels(read_all(*load_idx(folders / "images", folders / "labels")));
   }
 
   /// The labels of a are as given; those of b are used instead, and the log says why.
@@ -148,7 +148,7 @@ TEST_F(MirrorsTest, CsvFallsBackToTheNextMirror) {
   folder_.write("a/table.csv", "1,2,0\n3,x,1\n");
   folder_.write("b/table.csv.gz", gzipped("1,2,0\n3,4,1\n"));
   const auto table = load_csv(Mirrors::parse(path("a") + "," + path("b")) / "table.csv");
-  EXPECT_EQ(read_all(*table).features, (std::vector<float>{1, 2, 3, 4}));
+  EXPECT_EQ(features(read_all(*table)), (std::vector<float>{1, 2, 3, 4}));
   EXPECT_THAT(log_text(),
               HasEvent("mirror_skipped", {{"reason", HasSubstr("line 2, column 2")}, {"next", path("b/table.csv")}}));
 }

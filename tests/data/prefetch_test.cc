@@ -6,8 +6,8 @@
 #include <latch>
 #include <set>
 
-#include "trireme/dataset.h"
 #include "trireme/sampler.h"
+#include "trireme/sources.h"
 
 #include "base/error.h"
 #include "support.h"
@@ -15,25 +15,23 @@
 namespace trireme::data {
 namespace {
 
-/// Sample i is the number i, label 0. A test may hook into each read.
+/// Sample i is the number i. A test may hook into each read.
 class Counting : public Dataset {
  public:
-  explicit Counting(std::function<void(std::uint64_t first_index)> hook = nullptr) : hook_(std::move(hook)) {}
+  explicit Counting(std::function<void(std::uint64_t first_index)> hook = nullptr)
+      : Dataset(Schema{{.name = "number"}}), hook_(std::move(hook)) {}
 
   std::uint64_t size() const override { return 1000; }
-  const std::vector<std::int64_t>& sample_shape() const override { return shape_; }
-  std::int64_t classes() const override { return 1; }
   std::string describe() const override { return "counting"; }
-  void read(std::span<const std::uint64_t> indices, Batch& out) const override {
-    if (hook_ && !indices.empty()) hook_(indices.front());
-    check_indices(indices);
-    out.features.assign(indices.begin(), indices.end());
-    out.labels.assign(indices.size(), 0);
-  }
 
  private:
+  void fill(std::span<const std::uint64_t> indices, Batch& out, std::uint64_t /*epoch*/) const override {
+    if (hook_ && !indices.empty()) hook_(indices.front());
+    out.make_room(schema(), indices.size());
+    std::ranges::copy(indices, out.values<float>(0).begin());
+  }
+
   std::function<void(std::uint64_t)> hook_;
-  std::vector<std::int64_t> shape_{1};
 };
 
 /// Steps 0..count-1 of one sample each: the sample is the step.
@@ -60,7 +58,7 @@ TEST(Prefetch, DeliversInOrderThenEnds) {
       const std::optional<Item> item = prefetcher.next(Deadline::in(30s));
       ASSERT_TRUE(item.has_value());
       EXPECT_EQ(item->work.step, step);
-      EXPECT_EQ(item->batch.features, (std::vector<float>{static_cast<float>(step)}));
+      EXPECT_EQ(features(item->batch), (std::vector<float>{static_cast<float>(step)}));
     }
     EXPECT_FALSE(prefetcher.next(Deadline::in(30s)).has_value());
     EXPECT_FALSE(prefetcher.next(Deadline::in(30s)).has_value());
@@ -80,7 +78,7 @@ TEST(Prefetch, FollowsASamplerThroughEmptyLanes) {
   std::size_t samples = 0;
   while (std::optional<Item> item = prefetcher.next(Deadline::in(30s))) {
     EXPECT_EQ(item->batch.size(), item->work.indices.size());
-    EXPECT_EQ(item->batch.features.size(), item->batch.size() * 784);
+    EXPECT_EQ(features(item->batch).size(), item->batch.size() * 784);
     samples += item->batch.size();
     prefetcher.recycle(std::move(item->batch));
   }
@@ -106,7 +104,7 @@ TEST(Prefetch, RecyclesBuffers) {
   Prefetcher prefetcher(std::make_shared<Counting>(), steps(500), 3);
   std::set<const float*> buffers;
   while (std::optional<Item> item = prefetcher.next(Deadline::in(30s))) {
-    buffers.insert(item->batch.features.data());
+    buffers.insert(item->batch.values<float>(0).data());
     prefetcher.recycle(std::move(item->batch));
   }
   EXPECT_LE(buffers.size(), 5u);  // in the ring, with the thread, with us

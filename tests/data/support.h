@@ -11,7 +11,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "trireme/dataset.h"
+#include "trireme/transforms.h"
 
 #include "tests/support/expect_fails.h"
 #include "tests/support/temp_folder.h"
@@ -45,5 +45,18 @@ inline Batch read_all(const Dataset& dataset) {
   dataset.read(first_indices(dataset.size()), batch);
   return batch;
 }
+
+/// The numbers of the first field, and of the second: what most sources have.
+inline std::vector<float> features(const Batch& batch) {
+  const auto values = batch.values<float>(0);
+  return {values.begin(), values.end()};
+}
+inline std::vector<std::int64_t> labels(const Batch& batch) {
+  const auto values = batch.values<std::int64_t>(1);
+  return {values.begin(), values.end()};
+}
+
+inline std::vector<std::int64_t> sample_shape(const Dataset& dataset) { return dataset.schema()[0].shape; }
+inline std::int64_t classes(const Dataset& dataset) { return dataset.schema()[1].limit(0); }
 
 }  // namespace trireme::data

@@ -43,7 +43,7 @@ torch::Tensor running_mean_of_lane(const data::Dataset& dataset, const TrainOpti
   dataset.read(sampler.indices(0, lane), batch);
   const Model model = make_normed();
   model.module->train();
-  model.forward(torch::from_blob(batch.features.data(), {static_cast<std::int64_t>(batch.size()), 2}));
+  model.forward(torch::from_blob(batch.values<float>(0).data(), {static_cast<std::int64_t>(batch.size()), 2}));
   return normed(model).norm->running_mean.clone();
 }
 

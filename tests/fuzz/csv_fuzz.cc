@@ -1,7 +1,7 @@
 // A CSV file, plain or gzip, read with several options.
 #include <cmath>
 
-#include "trireme/dataset.h"
+#include "trireme/sources.h"
 
 #include "tests/fuzz/fuzz.h"
 
@@ -14,9 +14,10 @@ void load(const std::filesystem::path& path, const CsvOptions& options) {
     Batch batch;
     const std::vector<std::uint64_t> all = {0, dataset->size() - 1};
     dataset->read(all, batch);
-    for (const float feature : batch.features) fuzz::require(std::isfinite(feature), "a feature is not finite");
-    for (const std::int64_t label : batch.labels) {
-      fuzz::require(label >= 0 && label < dataset->classes(), "a label is beyond the classes");
+    for (const float feature : batch.values<float>("features"))
+      fuzz::require(std::isfinite(feature), "a feature is not finite");
+    for (const std::int64_t label : batch.values<std::int64_t>("label")) {
+      fuzz::require(label >= 0 && label < dataset->schema()[1].limit(0), "a label is beyond the classes");
     }
   });
 }

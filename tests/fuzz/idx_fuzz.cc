@@ -1,5 +1,5 @@
 // Two IDX files, plain or gzip: two bytes tell how long the labels are, then the labels, then the images.
-#include "trireme/dataset.h"
+#include "trireme/sources.h"
 
 #include "tests/fuzz/fuzz.h"
 
@@ -14,8 +14,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     data::Batch batch;
     const std::vector<std::uint64_t> all = {0, dataset->size() - 1};
     dataset->read(all, batch);
-    for (const std::int64_t label : batch.labels) {
-      fuzz::require(label >= 0 && label < dataset->classes(), "a label is beyond the classes");
+    for (const std::int64_t label : batch.values<std::int64_t>("label")) {
+      fuzz::require(label >= 0 && label < dataset->schema()[1].limit(0), "a label is beyond the classes");
     }
   });
   return 0;

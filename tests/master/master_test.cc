@@ -145,7 +145,12 @@ TEST_F(MasterTest, ProgressIsSummedAndSentToTheChief) {
   worker(0).set_plan(
       {.steps = 10, .steps_per_epoch = 5, .batch = 100, .samples_per_epoch = 500, .lanes = 2, .log_every = 1});
   worker(0).take_rows_after(0);
-  const cluster::RowPart part{.first = 0, .last = 0, .steps = 1, .samples = 50, .loss_sum = 50, .correct = 25};
+  const cluster::RowPart part{.first = 0,
+                              .last = 0,
+                              .steps = 1,
+                              .samples = 50,
+                              .loss_sum = 50,
+                              .metrics = {{.name = "accuracy", .sum = 25, .count = 50}}};
   worker(0).report({.clock = 1, .samples = 50, .rows = {part}});
   cluster::RowPart other = part;
   other.lane = 1;
@@ -155,7 +160,7 @@ TEST_F(MasterTest, ProgressIsSummedAndSentToTheChief) {
   ASSERT_EQ(rows.size(), 1u);
   EXPECT_EQ(rows[0].samples, 100u);
   EXPECT_DOUBLE_EQ(rows[0].loss, 2);
-  EXPECT_DOUBLE_EQ(rows[0].accuracy, 0.5);
+  EXPECT_DOUBLE_EQ(rows[0].metric("accuracy"), 0.5);
   EXPECT_TRUE(eventually([&] { return worker(1).rows_taken() == 1; })) << "its part can be forgotten";
 }
 

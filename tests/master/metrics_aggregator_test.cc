@@ -12,7 +12,8 @@ const cluster::Plan kPlan{
     .steps = 20, .steps_per_epoch = 10, .batch = 100, .lanes = 2, .leased = false, .log_every = 5};
 
 cluster::WorkDone work(Step clock, std::uint64_t samples, double loss_sum, double correct, double lr = 0.1) {
-  return {.clock = clock, .samples = samples, .loss_sum = loss_sum, .correct = correct, .lr = lr};
+  const Metric accuracy{.name = "accuracy", .sum = correct, .count = static_cast<double>(samples)};
+  return {.clock = clock, .samples = samples, .loss_sum = loss_sum, .metrics = {accuracy}, .lr = lr};
 }
 
 TEST(MetricsAggregator, ClocksComeFromServersForParticipatingWorkers) {
@@ -60,14 +61,14 @@ TEST(MetricsAggregator, NowCoversOnlyRecentWork) {
   board.add(1, 0, work(1, 100, 1000, 0), kStart + 1s);
   board.add(1, 0, work(2, 100, 100, 100), kStart + 100s);
   EXPECT_DOUBLE_EQ(board.now(kStart + 100s).loss, 1);
-  EXPECT_DOUBLE_EQ(board.now(kStart + 100s).accuracy, 1);
+  EXPECT_DOUBLE_EQ(board.now(kStart + 100s).metric("accuracy"), 1);
 }
 
-TEST(MetricsAggregator, LossAndAccuracyAreNanWhenUnknown) {
+TEST(MetricsAggregator, LossAndMetricsAreNanWhenUnknown) {
   MetricsAggregator board(kPlan, 1, kStart);
   EXPECT_TRUE(std::isnan(board.now(kStart).loss));
-  board.add(1, 0, work(1, 100, 100, -100), kStart + 1s);
-  EXPECT_TRUE(std::isnan(board.now(kStart + 1s).accuracy));
+  board.add(1, 0, {.clock = 1, .samples = 100, .loss_sum = 100}, kStart + 1s);
+  EXPECT_TRUE(std::isnan(board.now(kStart + 1s).metric("accuracy")));
   EXPECT_DOUBLE_EQ(board.now(kStart + 1s).loss, 1);
 }
 

@@ -22,7 +22,7 @@ std::vector<cluster::RowPart> parts(Lane lane, Step first, Step end, double loss
     ++part.steps;
     part.samples += 50;
     part.loss_sum += 50 * loss;
-    part.correct += 25;
+    add(part.metrics, {{.name = "accuracy", .sum = 25, .count = 50}});
     part.lr = 1.0 / static_cast<double>(step + 1);
     part.ended = 1001.0 + step;  // a step takes a second
   }
@@ -47,7 +47,7 @@ TEST_F(MetricsRowsTest, ARowIsOfExactlyItsSteps) {
   EXPECT_EQ(row.samples, 500u);
   EXPECT_DOUBLE_EQ(row.epoch, 5.0 / 8);
   EXPECT_DOUBLE_EQ(row.loss, 1.5);
-  EXPECT_DOUBLE_EQ(row.accuracy, 0.5);
+  EXPECT_DOUBLE_EQ(row.metric("accuracy"), 0.5);
   EXPECT_DOUBLE_EQ(row.lr, 1.0 / 5);
   EXPECT_DOUBLE_EQ(row.time, 1005);
   EXPECT_DOUBLE_EQ(row.interval_s, 5);

@@ -91,8 +91,9 @@ TEST(WorkerOptions, OnlyTheWorkerNamedIsSlow) {
 
 TEST(WorkerOptions, EachReasonToStopIsACallback) {
   EXPECT_TRUE(handed_to(0, {.buffers = "own"}).callbacks.empty());
-  EXPECT_EQ(handed_to(0, {.buffers = "own", .time_limit = 1, .target_accuracy = 0.9, .early_stop = 2}).callbacks.size(),
-            3);
+  EXPECT_EQ(
+      handed_to(0, {.buffers = "own", .time_limit = 1, .stop_at = "accuracy>=0.9", .early_stop = 2}).callbacks.size(),
+      3);
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ Progress midway() {
           .steps = 500,
           .samples_per_s = 12345,
           .loss = 0.43214,
-          .accuracy = 0.8725,
+          .metrics = {{"accuracy", 0.8725}},
           .clock_min = 190,
           .clock_max = 194,
           .seconds_left = 41.2,
@@ -59,7 +59,8 @@ TEST(RenderProgress, CustomLoopShowsStepsAndItsAverages) {
 }
 
 TEST(RenderProgress, UnknownValuesAreDashes) {
-  EXPECT_EQ(render_progress({}, 200, {.bar = false}), "epoch –  – %  step 0  – samples/s  loss –  acc – %  – left");
+  EXPECT_EQ(render_progress({}, 200, {.bar = false}), "epoch –  – %  step 0  – samples/s  loss –  – left");
+  EXPECT_THAT(render_progress({.metrics = {{"accuracy", NAN}, {"rmse", NAN}}}, 200), HasSubstr("acc – %  rmse –"));
   EXPECT_THAT(render_progress({.epochs = 3}, 200), HasSubstr("epoch –/3"));
   EXPECT_THAT(render_progress({.samples_per_s = INFINITY, .seconds_left = INFINITY}, 200),
               ::testing::AllOf(HasSubstr("– samples/s"), HasSubstr("– left")));
@@ -112,7 +113,7 @@ TEST(RenderProgress, IsNeverWiderThanAsked) {
                    .steps = ~0ull,
                    .samples_per_s = 1e300,
                    .loss = -1e300,
-                   .accuracy = 1e300,
+                   .metrics = {{"accuracy", 1e300}, {std::string(300, 'm'), 1e300}},
                    .clock_min = 1,
                    .clock_max = ~0ull,
                    .seconds_left = 1e300,

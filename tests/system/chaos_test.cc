@@ -107,7 +107,7 @@ TEST_F(ProgramChaos, TrainerProgramEndsWithTheSameParameters) {
   EXPECT_EQ(report.at("steps"), 200) << "--steps is passed on";
   EXPECT_EQ(report.at("compared"), "parameters");
   EXPECT_EQ(report.at("parameters_sha256"), report.at("reference_sha256"));
-  EXPECT_TRUE(report.at("accuracy").is_number());
+  EXPECT_TRUE(report.at("scores").at("accuracy").is_number());
 }
 
 TEST_F(ProgramChaos, ProgramThatIsNotDeterministicIsToldFromOneThatLosesWork) {

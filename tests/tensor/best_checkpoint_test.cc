@@ -50,28 +50,28 @@ TEST(BestCheckpoint, TheLowestCanBeTheBest) {
 }
 
 TEST(SaveBest, SavesTheBestEvaluationOfATraining) {
-  /// Remembers the weights at the evaluation with the lowest loss.
+  /// Remembers the weights at the first evaluation with the highest accuracy.
   class Witness final : public Callback {
    public:
     explicit Witness(Model model) : model_(std::move(model)) {}
     void on_evaluation(Step /*step*/, const Evaluation& evaluation, TrainControl& /*control*/) override {
-      if (evaluation.loss >= lowest_) return;
-      lowest_ = evaluation.loss;
+      if (evaluation.metric("accuracy") <= highest_) return;
+      highest_ = evaluation.metric("accuracy");
       weight = model_.module->named_parameters()["weight"][0][0].item<float>();
     }
     float weight = 0;
 
    private:
     Model model_;
-    double lowest_ = INFINITY;
+    double highest_ = -INFINITY;
   };
   AloneJob job;
   const TempFolder folder;
   const Model model = make_linear();
   const auto witness = std::make_shared<Witness>(model);
   const auto path = folder.path() / "best.safetensors";
-  // So high a rate that the loss goes up and down.
-  Trainer(*job, model, {.batch = 20, .epochs = 6, .lr = 3, .callbacks = {save_best(path, BestBy::kLoss), witness}})
+  // So high a rate that the model gets better and worse.
+  Trainer(*job, model, {.batch = 20, .epochs = 6, .lr = 3, .callbacks = {save_best(path), witness}})
       .fit(make_points(100), make_points(40, 2));
   EXPECT_EQ(first_weight(path), witness->weight);
 }

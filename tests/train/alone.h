@@ -4,8 +4,9 @@
 #include <memory>
 #include <vector>
 
-#include "trireme/dataset.h"
+#include "trireme/random.h"
 #include "trireme/sampler.h"
+#include "trireme/sources.h"
 #include "trireme/trainer.h"
 
 #include "job/job_session.h"
@@ -37,17 +38,30 @@ class AloneJob {
 };
 
 /// `count` points of the plane; class 1 is where the first coordinate is positive, by a margin.
-inline std::shared_ptr<data::MemoryDataset> make_points(std::uint64_t count, std::uint64_t seed = 1) {
-  data::MemoryDataset::Content content{.name = "points", .shape = {2}, .classes = 2, .features = {}, .labels = {}};
+inline data::DatasetPtr make_points(std::uint64_t count, std::uint64_t seed = 1) {
+  std::vector<float> features;
+  std::vector<std::int64_t> labels;
   RandomStream random(seed);
   for (std::uint64_t i = 0; i < count; ++i) {
     const auto label = static_cast<std::int64_t>(random.below(2));
     const double x = 0.2 + random.uniform();
-    content.features.push_back(static_cast<float>(label == 1 ? x : -x));
-    content.features.push_back(static_cast<float>(random.normal()));
-    content.labels.push_back(label);
+    features.push_back(static_cast<float>(label == 1 ? x : -x));
+    features.push_back(static_cast<float>(random.normal()));
+    labels.push_back(label);
   }
-  return std::make_shared<data::MemoryDataset>(std::move(content));
+  return data::in_memory(
+      "points", {data::input("features", std::move(features), {2}), data::label("label", std::move(labels), 2)});
+}
+
+/// Calls `loss(output, target)` for the mean loss of a batch.
+template <typename Loss>
+Task task_with(Loss loss) {
+  Task task;
+  task.name = "test";
+  task.compute = [loss](const Model& model, const Batch& batch) -> Outcome {
+    return {.loss = loss(model.forward(batch.inputs()), batch.target()), .metrics = {}};
+  };
+  return task;
 }
 
 /// Two numbers in, two classes out.

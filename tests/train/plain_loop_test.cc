@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "trireme/dataset.h"
+#include "trireme/sources.h"
 
 #include "base/lanes.h"
 #include "models/lenet.h"
@@ -52,8 +52,8 @@ std::vector<torch::Tensor> train_plainly(torch::optim::Optimizer& optimizer, mod
       optimizer.zero_grad();
       train.read(order.indices(step, lane), batch);
       const auto count = static_cast<std::int64_t>(batch.size());
-      const auto images = torch::from_blob(batch.features.data(), {count, 1, 28, 28});
-      const auto labels = torch::from_blob(batch.labels.data(), {count}, torch::kInt64);
+      const auto images = torch::from_blob(batch.values<float>(0).data(), {count, 1, 28, 28});
+      const auto labels = torch::from_blob(batch.values<std::int64_t>(1).data(), {count}, torch::kInt64);
       const auto loss = torch::nn::functional::cross_entropy(net->forward(images), labels);
       (loss * (static_cast<double>(count) / kBatch)).backward();
       Gradients gradients;

@@ -39,7 +39,7 @@ TEST(Trainer, TrainsAndWritesItsFiles) {
                                  .fit(make_points(110), make_points(40, 2));
   EXPECT_EQ(result.steps, 18u);
   EXPECT_EQ(result.samples, 330u);
-  EXPECT_GT(result.test->accuracy, 0.95);
+  EXPECT_GT(result.test->metric("accuracy"), 0.95);
   EXPECT_EQ(result.stopped_because, "");
   EXPECT_EQ(witness->planned, 18u);
   EXPECT_EQ(witness->evaluated_at, (std::vector<Step>{6, 12, 18}));
@@ -98,7 +98,7 @@ TEST(Trainer, AsynchronousModesDoAllTheWork) {
             .fit(make_points(100), make_points(40, 2));
     EXPECT_EQ(result.steps, 20u);
     EXPECT_EQ(result.samples, 400u);
-    EXPECT_GT(result.test->accuracy, 0.9);
+    EXPECT_GT(result.test->metric("accuracy"), 0.9);
   }
 }
 
@@ -170,14 +170,15 @@ TEST(Trainer, StopsWhenTheTestLossNoLongerFalls) {
   EXPECT_EQ(witness->evaluated_at, (std::vector<Step>{2, 4, 6, 7}));
 }
 
-TEST(Trainer, StopsAtTheTargetAccuracy) {
+TEST(Trainer, StopsAtAGoal) {
   AloneJob job;
   const TrainResult result =
-      Trainer(*job, make_linear(), {.batch = 20, .epochs = 1000, .lr = 0.1, .callbacks = {stop_at_accuracy(0.9)}})
+      Trainer(*job, make_linear(),
+              {.batch = 20, .epochs = 1000, .lr = 0.1, .callbacks = {stop_at(Goal::parse("accuracy>=0.9"))}})
           .fit(make_points(100), make_points(40, 2));
-  EXPECT_THAT(result.stopped_because, HasSubstr("target accuracy of 90.00 %"));
+  EXPECT_THAT(result.stopped_because, HasSubstr("the goal accuracy>=0.9 is reached: accuracy 9"));
   EXPECT_LT(result.steps, 5000u);
-  EXPECT_GE(result.test->accuracy, 0.85);
+  EXPECT_GE(result.test->metric("accuracy"), 0.85);
 }
 
 TEST(Trainer, StopsAtTheTimeLimit) {
@@ -196,23 +197,20 @@ TEST(Trainer, StopsAtTheTimeLimit) {
 }
 
 TEST(Trainer, StopsAtALossThatIsNotFinite) {
-  data::MemoryDataset::Content content{.name = "holes", .shape = {2}, .classes = 2, .features = {}, .labels = {}};
-  content.features.assign(2 * 100, 1.0f);
-  content.labels.assign(100, 1);
+  std::vector<float> features(2 * 100, 1.0f);
   const data::Sampler order({.samples = 100, .batch = 20, .lanes = 4, .seed = 1});
-  content.features[2 * order.indices(3, 2).front()] = std::numeric_limits<float>::quiet_NaN();
+  features[2 * order.indices(3, 2).front()] = std::numeric_limits<float>::quiet_NaN();
   AloneJob job;
   EXPECT_FAILS(Trainer(*job, make_linear(), {.batch = 20, .lanes = 4})
-                   .fit(std::make_shared<data::MemoryDataset>(std::move(content))),
+                   .fit(data::in_memory("holes", {data::input("features", std::move(features), {2}),
+                                                  data::label("label", std::vector<std::int64_t>(100, 1), 2)})),
                InvalidArgument, "nan at step 3, lane 2");
 }
 
 TEST(Trainer, ExceptionOfTheUsersCodeIsRethrown) {
   AloneJob job;
   TrainOptions options{.batch = 20, .steps = 50};
-  options.loss = [](const torch::Tensor&, const torch::Tensor&) -> torch::Tensor {
-    throw std::runtime_error("my own");
-  };
+  options.task = [](const Batch&) -> torch::Tensor { throw std::runtime_error("my own"); };
   EXPECT_FAILS(Trainer(*job, make_linear(), options).fit(make_points(100)), std::runtime_error, "my own");
 }
 
@@ -236,12 +234,13 @@ TEST(Trainer, RefusesMoreLanesThanSamplesAndAModelWithoutParameters) {
 }
 
 TEST(Evaluate, IsTheMeanOverAllSamplesForAnyBatchSize) {
-  data::MemoryDataset::Content content{.name = "logits", .shape = {2}, .classes = 2, .features = {}, .labels = {}};
+  std::vector<float> logits;
+  std::vector<std::int64_t> labels;
   for (int i = 0; i < 1003; ++i) {  // every third sample is labelled wrongly
-    content.features.insert(content.features.end(), {2.0f, 0.0f});
-    content.labels.push_back(i % 3 == 0 ? 1 : 0);
+    logits.insert(logits.end(), {2.0f, 0.0f});
+    labels.push_back(i % 3 == 0 ? 1 : 0);
   }
-  const data::MemoryDataset dataset(std::move(content));
+  const auto dataset = data::in_memory("logits", {data::input("logits", logits, {2}), data::label("label", labels, 2)});
   struct Identity : torch::nn::Module {
     torch::Tensor forward(const torch::Tensor& x) {
       EXPECT_FALSE(is_training());
@@ -249,8 +248,8 @@ TEST(Evaluate, IsTheMeanOverAllSamplesForAnyBatchSize) {
     }
   };
   const auto net = std::make_shared<Identity>();
-  const Evaluation evaluation = evaluate(net, dataset, {});
-  EXPECT_DOUBLE_EQ(evaluation.accuracy, 668.0 / 1003);
+  const Evaluation evaluation = evaluate(net, *dataset, {});
+  EXPECT_DOUBLE_EQ(evaluation.metric("accuracy"), 668.0 / 1003);
   EXPECT_NEAR(evaluation.loss, std::log(1 + std::exp(-2.0)) + 2 * 335.0 / 1003, 1e-5);
   EXPECT_TRUE(net->is_training()) << "as it was before";
 }

@@ -7,6 +7,8 @@
 
 #include "base/error.h"
 #include "base/random.h"
+#include "train/check_task.h"
+#include "train/compute/tensor_batch.h"
 
 namespace trireme {
 namespace {
@@ -19,11 +21,9 @@ std::vector<torch::Tensor> tensors_of(std::vector<NamedParameter> parameters) {
 
 }  // namespace
 
-LaneComputer::LaneComputer(const Model& model, const TrainOptions& options, std::vector<std::int64_t> sample_shape,
-                           SpanRecorder* spans)
+LaneComputer::LaneComputer(const Model& model, const TrainOptions& options, SpanRecorder* spans)
     : model_(model),
       options_(options),
-      sample_shape_(std::move(sample_shape)),
       spans_(spans),
       parameters_(tensors_of(trainable_parameters(*model.module))),
       hooks_(parameters_),
@@ -94,24 +94,12 @@ void LaneComputer::compute_lane(const data::Item& item, LaneStatistics& statisti
   }
 }
 
-LaneComputer::Batch LaneComputer::to_tensors(const data::Item& item, SampleRange part) const {
-  const auto count = static_cast<std::int64_t>(part.count);
-  std::vector<std::int64_t> shape{count};
-  shape.insert(shape.end(), sample_shape_.begin(), sample_shape_.end());
-  const std::size_t sample_floats = item.batch.features.size() / item.batch.size();
-  // The batch outlives the step, so the CPU reads it in place.
-  auto* features = const_cast<float*>(item.batch.features.data() + part.first * sample_floats);
-  auto* labels = const_cast<std::int64_t*>(item.batch.labels.data() + part.first);
-  return {torch::from_blob(features, shape).to(options_.device),
-          torch::from_blob(labels, {count}, torch::kInt64).to(options_.device)};
-}
-
 torch::Tensor LaneComputer::forward(const data::Item& item, SampleRange part, LaneStatistics& statistics) {
   const ScopedSpan span(spans_, "forward", item.work.step);
-  const Batch batch = to_tensors(item, part);
-  const torch::Tensor output = model_.forward(batch.features);
-  const torch::Tensor loss = options_.loss(output, batch.labels);
-  const double value = loss.item<double>();
+  // The samples outlive the step, so the CPU reads them in place.
+  const Outcome outcome = options_.task.compute(model_, to_tensors(item.batch, part, options_.device));
+  check_outcome(outcome, options_.task);
+  const double value = outcome.loss.item<double>();
   if (!std::isfinite(value)) {
     fail<InvalidArgument>("the loss is {} at step {}, lane {}: the learning rate ({}) may be too high, or the data bad",
                           value, item.work.step, item.work.lane, options_.lr);
@@ -119,11 +107,8 @@ torch::Tensor LaneComputer::forward(const data::Item& item, SampleRange part, La
   const auto samples = static_cast<double>(part.count);
   statistics.loss_sum += value * samples;
   statistics.samples += part.count;
-  if (options_.metric) {
-    torch::NoGradGuard no_grad;
-    statistics.correct += options_.metric(output, batch.labels);
-  }
-  return loss * samples;  // gradients are summed over samples; the mean is taken once, over all lanes
+  trireme::add(statistics.metrics, outcome.metrics);
+  return outcome.loss * samples;  // gradients are summed over samples; the mean is taken once, over all lanes
 }
 
 torch::Tensor LaneComputer::buffer(std::size_t level, std::size_t parameter, GradientSink& sink) {

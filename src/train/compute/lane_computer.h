@@ -17,7 +17,7 @@ namespace trireme {
 /// What a lane of one step gave.
 struct LaneStatistics {
   double loss_sum = 0;  ///< over samples
-  double correct = 0;
+  Metrics metrics = {};
   std::uint64_t samples = 0;
 };
 
@@ -26,8 +26,7 @@ struct LaneStatistics {
 class LaneComputer {
  public:
   /// `spans` (may be null) outlives this object.
-  LaneComputer(const Model& model, const TrainOptions& options, std::vector<std::int64_t> sample_shape,
-               SpanRecorder* spans = nullptr);
+  LaneComputer(const Model& model, const TrainOptions& options, SpanRecorder* spans = nullptr);
 
   /// Returns the statistics by lane. Throws InvalidArgument naming step and lane if a loss is not finite.
   std::vector<LaneStatistics> compute(const StepWork& work, GradientSink& sink);
@@ -36,13 +35,7 @@ class LaneComputer {
   void rewind() { buffers_.rewind(); }
 
  private:
-  struct Batch {
-    torch::Tensor features;  // samples × sample shape
-    torch::Tensor labels;    // samples
-  };
-
   void compute_lane(const data::Item& item, LaneStatistics& statistics, const GradientHooks::OnGradient& on_gradient);
-  Batch to_tensors(const data::Item& item, SampleRange part) const;
   torch::Tensor forward(const data::Item& item, SampleRange part, LaneStatistics& statistics);
   torch::Tensor buffer(std::size_t level, std::size_t parameter, GradientSink& sink);
   void store(std::size_t level, std::size_t parameter, const torch::Tensor& gradient, GradientSink& sink);
@@ -51,7 +44,6 @@ class LaneComputer {
 
   Model model_;
   const TrainOptions& options_;
-  std::vector<std::int64_t> sample_shape_;
   SpanRecorder* const spans_;
   std::vector<torch::Tensor> parameters_;
   GradientHooks hooks_;

@@ -27,7 +27,10 @@ class FixedStream final : public WorkStream {
              lane = lanes.first](const std::stop_token&) mutable -> std::optional<data::Work> {
               if (lane == lanes.first) step = std::max(step, wanted_.load());
               if (step >= steps) return std::nullopt;
-              data::Work work{.step = step, .lane = lane, .indices = sampler->indices(step, lane)};
+              data::Work work{.step = step,
+                              .lane = lane,
+                              .indices = sampler->indices(step, lane),
+                              .epoch = sampler->epoch_of(step)};
               if (++lane == lanes.end()) {
                 lane = lanes.first;
                 ++step;
@@ -142,7 +145,8 @@ class LeasedStream final : public WorkStream {
     const Lane lanes = sampler_->config().lanes;
     const Step step = unit / lanes;
     const auto lane = static_cast<Lane>(unit % lanes);
-    return data::Work{.step = step, .lane = lane, .indices = sampler_->indices(step, lane)};
+    return data::Work{
+        .step = step, .lane = lane, .indices = sampler_->indices(step, lane), .epoch = sampler_->epoch_of(step)};
   }
 
   /// What the master has to know: with the request for more work, or the last word.

@@ -53,12 +53,13 @@ Computed compute(const Model& model, const TrainOptions& options, const data::Da
   const data::Sampler sampler(
       {.samples = dataset.size(), .batch = options.batch, .lanes = options.lanes, .seed = options.seed});
   Kept kept(model);
-  const auto statistics =
-      LaneComputer(model, options, dataset.sample_shape()).compute(work_of(dataset, sampler, step, lanes), kept);
+  TrainOptions complete = options;
+  if (!complete.task.compute) complete.task = classification();
+  const auto statistics = LaneComputer(model, complete).compute(work_of(dataset, sampler, step, lanes), kept);
   LaneStatistics all;
   for (const LaneStatistics& lane : statistics) {
     all.loss_sum += lane.loss_sum;
-    all.correct += lane.correct;
+    trireme::add(all.metrics, lane.metrics);
     all.samples += lane.samples;
   }
   return {kept.all(), kept.added(), all};
@@ -78,7 +79,7 @@ TEST(LaneComputer, TheSumOverLanesIsTheGradientOfTheWholeBatch) {
     const auto sum = compute(model, {.batch = 20, .lanes = lanes}, *points, 0, {0, lanes});
     EXPECT_TRUE(torch::allclose(sum.gradient, whole.gradient, 1e-5, 1e-5)) << lanes << " lanes";
     EXPECT_EQ(sum.statistics.samples, 20u);
-    EXPECT_EQ(sum.statistics.correct, whole.statistics.correct);
+    EXPECT_EQ(sum.statistics.metrics.at(0).sum, whole.statistics.metrics.at(0).sum);
     EXPECT_NEAR(sum.statistics.loss_sum, whole.statistics.loss_sum, 1e-4);
   }
 }
@@ -120,7 +121,7 @@ TEST(LaneComputer, PartsOfALaneAddUpToTheWhole) {
     EXPECT_TRUE(torch::allclose(sum.gradient, whole.gradient, 1e-5, 1e-5)) << parts << " parts";
     EXPECT_EQ(sum.added, whole.added);
     EXPECT_EQ(sum.statistics.samples, 20u);
-    EXPECT_EQ(sum.statistics.correct, whole.statistics.correct);
+    EXPECT_EQ(sum.statistics.metrics.at(0).sum, whole.statistics.metrics.at(0).sum);
     EXPECT_NEAR(sum.statistics.loss_sum, whole.statistics.loss_sum, 1e-4);
   }
 }
@@ -129,9 +130,9 @@ TEST(LaneComputer, OnlyOnePartOfALaneIsInMemory) {
   const auto points = make_points(50);
   std::vector<std::int64_t> sizes;
   Model model = make_linear();
-  model.forward = [&, forward = model.forward](const torch::Tensor& x) {
-    sizes.push_back(x.size(0));
-    return forward(x);
+  model.run = [&, forward = model.run](const std::vector<torch::Tensor>& inputs) {
+    sizes.push_back(inputs[0].size(0));
+    return forward(inputs);
   };
   compute(model, {.batch = 20, .lanes = 2, .accumulate = 4}, *points, 0, {0, 2});
   EXPECT_EQ(sizes, (std::vector<std::int64_t>{3, 3, 2, 2, 3, 3, 2, 2}));
@@ -171,9 +172,9 @@ TEST(LaneComputer, ALossThatIsNotFiniteNamesStepAndLane) {
   const auto points = make_points(50);
   TrainOptions options{.batch = 20, .lanes = 4};
   int calls = 0;
-  options.loss = [&](const torch::Tensor& output, const torch::Tensor&) {
+  options.task = task_with([&](const torch::Tensor& output, const torch::Tensor&) {
     return output.sum() * (++calls == 3 ? std::numeric_limits<float>::quiet_NaN() : 1.0f);
-  };
+  });
   EXPECT_FAILS(compute(make_linear(), options, *points, 1, {0, 4}), InvalidArgument, "nan at step 1, lane 2",
                "learning rate");
 }

@@ -27,7 +27,7 @@ Model make_net() {
 }
 
 /// What a server in bsp makes of it: the reference.
-std::string hash_with_server(TrainOptions options, const std::shared_ptr<data::MemoryDataset>& points) {
+std::string hash_with_server(TrainOptions options, const data::DatasetPtr& points) {
   options.strategy = {};
   AloneJob job;
   return Trainer(*job, make_net(), options).fit(points).parameters_sha256;
@@ -195,10 +195,10 @@ std::vector<std::string> with_a_mistake(const TrainOptions& options, const Mista
     TrainOptions mine = options;
     int calls = 0;
     if (job.slot() == 1) {
-      mine.loss = [&](const torch::Tensor& output, const torch::Tensor& target) {
+      mine.task = task_with([&](const torch::Tensor& output, const torch::Tensor& target) {
         if (++calls == 7) throw mistake;
-        return cross_entropy()(output, target);
-      };
+        return torch::nn::functional::cross_entropy(output, target);
+      });
     }
     try {
       const TrainResult own = Trainer(job, models[job.slot()], mine).fit(make_points(100));
@@ -282,7 +282,7 @@ TEST(AllReduce, WorksInASingleProcess) {
       Trainer(*job, make_linear(),
               {.batch = 20, .epochs = 3, .lr = 0.1, .strategy = {.kind = StrategyKind::kAllReduce}})
           .fit(make_points(110), make_points(40, 2));
-  EXPECT_GT(result.test->accuracy, 0.95);
+  EXPECT_GT(result.test->metric("accuracy"), 0.95);
   EXPECT_EQ(result.steps, 18u);
 }
 

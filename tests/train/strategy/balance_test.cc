@@ -39,9 +39,13 @@ void expect_balanced(const std::vector<ps::TableSpec>& tables) {
   EXPECT_GE(a + b, layout.worker_floats());
 }
 
-TEST(Balance, LeNetOverTwoServers) { expect_balanced(tables_of(make_model("lenet", {1, 28, 28}, 10))); }
+TEST(Balance, LeNetOverTwoServers) {
+  expect_balanced(tables_of(make_model("lenet", {{.name = "image", .shape = {1, 28, 28}}}, 10)));
+}
 
-TEST(Balance, MlpOverTwoServers) { expect_balanced(tables_of(make_model("mlp", {784}, 10))); }
+TEST(Balance, MlpOverTwoServers) {
+  expect_balanced(tables_of(make_model("mlp", {{.name = "image", .shape = {784}}}, 10)));
+}
 
 TEST(Balance, ATableOf100MiBOverTwoServers) {
   expect_balanced({{"table", (100u << 20) / sizeof(float)}});

@@ -1,0 +1,157 @@
+#pragma once
+
+// Where samples come from. Every source names the file and the place in it when something is wrong, and its memory is
+// bounded by what a file really holds, whatever the file claims.
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "trireme/dataset.h"
+
+namespace trireme::data {
+
+/// Places that hold the same file, or the same files, in the order in which they are tried. The user guarantees that
+/// they are the same; contents are not compared. Never empty; immutable.
+class Mirrors {
+ public:
+  /// A single place, the usual case.
+  template <std::convertible_to<std::filesystem::path> Path>
+  Mirrors(Path only)  // NOLINT(google-explicit-constructor): a single path is accepted wherever mirrors are
+      : places_{std::filesystem::path(std::move(only))} {}
+
+  /// Parses "a,b". A comma always separates, so a path with a comma in it is not possible here. Throws InvalidArgument
+  /// if a part is empty.
+  static Mirrors parse(std::string_view text);
+
+  const std::vector<std::filesystem::path>& places() const { return places_; }
+
+  /// The file `name` in each of these folders.
+  Mirrors operator/(const std::filesystem::path& name) const;
+
+ private:
+  explicit Mirrors(std::vector<std::filesystem::path> places) : places_(std::move(places)) {}
+
+  std::vector<std::filesystem::path> places_;
+};
+
+// ---- Memory.
+
+/// One field of samples that are already in memory, sample after sample.
+struct Column {
+  Field field = {};
+  std::shared_ptr<const void> owner = {};
+  std::span<const std::byte> bytes = {};
+};
+
+/// Takes the values over without a copy.
+template <typename T>
+Column column(Field field, std::vector<T> values) {
+  field.dtype = dtype_of<T>();
+  const auto kept = std::make_shared<const std::vector<T>>(std::move(values));
+  return {.field = std::move(field), .owner = kept, .bytes = std::as_bytes(std::span<const T>(*kept))};
+}
+template <typename T>
+Column input(std::string name, std::vector<T> values, std::vector<std::int64_t> shape = {}) {
+  return column<T>({.name = std::move(name), .shape = std::move(shape)}, std::move(values));
+}
+template <typename T>
+Column target(std::string name, std::vector<T> values, std::vector<std::int64_t> shape = {}) {
+  return column<T>({.name = std::move(name), .shape = std::move(shape), .role = Role::kTarget}, std::move(values));
+}
+inline Column label(std::string name, std::vector<std::int64_t> values, std::int64_t classes) {
+  return column<std::int64_t>({.name = std::move(name), .role = Role::kTarget, .classes = {classes}},
+                              std::move(values));
+}
+
+/// Samples of these columns: `in_memory("points", {input("features", xs, {2}), label("label", ys, 10)})`.
+///
+/// Throws InvalidArgument if columns differ in their number of samples, or a class is beyond its limit.
+DatasetPtr in_memory(std::string name, std::vector<Column> columns);
+
+// ---- Images.
+
+/// x becomes (x - mean) / std.
+struct Normalization {
+  float mean = 0;
+  float std = 1;
+};
+
+struct IdxOptions {
+  Normalization normalization = {};                  ///< applied to pixels scaled to 0..1
+  std::int64_t classes = 10;                         ///< labels must be below this; 1 to 256
+  std::vector<std::int64_t> shape = {};              ///< {1, rows, columns} that images must have; empty = any
+  std::uint64_t max_bytes = std::uint64_t{4} << 30;  ///< a file that claims more is refused unread
+};
+
+/// Grey images and their labels from two IDX files (the format of MNIST), each plain or gzip, whatever its name. Each
+/// is read from the first of its mirrors that is sound; images are sound if there are as many of them as labels.
+///
+/// Fields `image` {1, rows, columns} and `label`. Keeps one byte per pixel and converts on read.
+/// Throws IoError if a file cannot be read, Corrupt if one is malformed or they do not belong together (the message
+/// names file, offset, and what was expected), InvalidArgument for bad options.
+DatasetPtr load_idx(const Mirrors& images, const Mirrors& labels, const IdxOptions& options = {});
+
+/// Zalando's Fashion-MNIST (Xiao et al. 2017): 60000 training and 10000 test images of 1x28x28 in 10 classes,
+/// normalised by the training set's own mean and deviation.
+///
+/// Reads `train-images-idx3-ubyte`, `train-labels-idx1-ubyte`, `t10k-images-idx3-ubyte` and `t10k-labels-idx1-ubyte`
+/// from the first of `folders` where it is sound, each with or without `.gz`; any set of 28x28 images in that layout
+/// will do. Throws IoError that says how to get the data if a file cannot be read, else as load_idx.
+Split load_fashion_mnist(const Mirrors& folders = "/usr/share/datasets/fashion-mnist");
+
+// ---- Tables.
+
+enum class CsvHeader {
+  kDetect,  ///< the first line is a header if none of its fields is a number
+  kPresent,
+  kAbsent,
+};
+
+struct CsvOptions {
+  CsvHeader header = CsvHeader::kDetect;
+  char separator = ',';
+  /// The column that holds the class: its name in the header, or its position from 0; negative counts from the end.
+  std::variant<std::int64_t, std::string> label_column = std::int64_t{-1};
+  std::int64_t classes = 0;                          ///< labels must be below this; 0 = the largest label + 1
+  std::vector<std::int64_t> shape = {};              ///< how the features of a row form a sample; empty = {features}
+  std::uint64_t max_bytes = std::uint64_t{4} << 30;  ///< of text, unpacked; a longer file is refused
+};
+
+/// A table of numbers, one sample per row, from a CSV file (plain or gzip), wholly in memory as floats: fields
+/// `features` and `label`.
+///
+/// Every column but the label's is a feature. Labels are whole numbers from 0. Read from the first of the file's
+/// mirrors that is sound; a plain file has no checksum, so one that lost whole rows counts as sound.
+/// Throws IoError if the file cannot be read; Corrupt, naming file, line, column and what was expected, for ragged
+/// rows and whatever is not a finite number; InvalidArgument for options that do not fit the file.
+DatasetPtr load_csv(const Mirrors& files, const CsvOptions& options = {});
+
+// ---- Generated.
+
+struct SyntheticOptions {
+  std::uint64_t train_samples = 60000;
+  std::uint64_t test_samples = 10000;
+  std::uint64_t seed = 1;  ///< another seed, other classes: a different problem of the same difficulty
+};
+
+/// A generated classification problem of the shape of Fashion-MNIST (1x28x28, 10 classes), for machines without data.
+///
+/// Each class is a smooth random pattern in two variants; a sample shows its class's pattern moved by some pixels and
+/// with its own contrast, half covered by the pattern of another class, under noise. LeNet learns it to about 98 % in
+/// one epoch of batch 64, most of it after the first hundred steps; a linear model stays near 90 %. Train and test
+/// share the patterns, not the samples.
+///
+/// Samples are made on read from (seed, part, index) alone, cost no memory, and have mean about 0 and deviation about
+/// 1. Throws InvalidArgument if a part would be empty.
+Split make_synthetic(const SyntheticOptions& options = {});
+
+}  // namespace trireme::data

@@ -1,0 +1,131 @@
+#pragma once
+
+// What training means: from a batch to a loss and to numbers that people read.
+
+#include <concepts>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <torch/types.h>
+
+#include "trireme/dataset.h"
+#include "trireme/metrics.h"
+#include "trireme/model.h"
+
+namespace trireme {
+
+/// A batch as tensors, on the device where the model is: one per field, of samples × the field's shape.
+class Batch {
+ public:
+  Batch() = default;
+
+  /// Throws InvalidArgument unless there is a tensor for each field. `lengths` has one for each field that varies.
+  Batch(data::Schema schema, std::vector<torch::Tensor> tensors, std::vector<torch::Tensor> lengths = {});
+
+  /// The field of this name. Throws InvalidArgument that lists the names there are.
+  const torch::Tensor& operator[](std::string_view field) const { return tensors_[schema_.index_of(field)]; }
+
+  /// How long each sample of a field that varies is.
+  const torch::Tensor& lengths(std::string_view field) const { return lengths_[schema_.index_of(field)]; }
+
+  /// What goes into the model.
+  std::vector<torch::Tensor> inputs() const { return with(data::Role::kInput); }
+
+  /// What it should say.
+  std::vector<torch::Tensor> targets() const { return with(data::Role::kTarget); }
+
+  /// The first of them. Throws InvalidArgument if there is none.
+  const torch::Tensor& target() const;
+
+  std::int64_t size() const;  ///< samples
+  const data::Schema& schema() const { return schema_; }
+
+ private:
+  std::vector<torch::Tensor> with(data::Role role) const;
+
+  data::Schema schema_;
+  std::vector<torch::Tensor> tensors_;
+  std::vector<torch::Tensor> lengths_;  // undefined where nothing varies
+};
+
+/// Reads samples as tensors on `device`, which own their memory: for loops of one's own. Throws as Dataset::read.
+Batch read_samples(const data::Dataset& samples, std::span<const std::uint64_t> indices,
+                   torch::Device device = torch::kCPU, std::uint64_t epoch = 0);
+
+/// What a task makes of a batch.
+struct Outcome {
+  torch::Tensor loss = {};  ///< a scalar: the mean over the samples of the batch
+  Metrics metrics = {};
+};
+
+/// What training means. Ready ones are below; any function of a batch is one too:
+///
+///   auto task = [net](const trireme::Batch& batch) {
+///     const auto left = net->forward(batch["left"]), right = net->forward(batch["right"]);
+///     return trireme::Outcome{contrastive(left, right, batch["same"]), {{.name = "distance", .sum = ..., .count =
+///     ...}}};
+///   };
+struct Task {
+  std::string name = {};
+
+  /// Called with gradients on for training, and without for evaluation.
+  std::function<Outcome(const Model& model, const Batch& batch)> compute = {};
+
+  /// How many numbers per sample a network should give for these samples. Throws InvalidArgument, naming the field and
+  /// what fits, if the task cannot be had with them. Null: the network knows.
+  std::function<std::int64_t(const data::Schema& samples)> outputs = {};
+
+  std::string best_by = {};  ///< the metric of which more is better; empty: the loss, of which less is
+
+  Task() = default;
+
+  template <typename Function>
+  requires std::invocable<Function, const Batch&> &&(!std::same_as<std::remove_cvref_t<Function>, Task>)
+      Task(Function function)  // NOLINT(google-explicit-constructor): a function of a batch is a task
+      : name("task"), compute([function = std::move(function)](const Model&, const Batch& batch) -> Outcome {
+          if constexpr (std::convertible_to<std::invoke_result_t<Function, const Batch&>, torch::Tensor>) {
+            return {.loss = function(batch)};
+          } else {
+            return function(batch);
+          }
+        }) {}
+};
+
+struct ClassificationOptions {
+  double label_smoothing = 0;
+};
+
+/// One class per sample: cross entropy; accuracy.
+Task classification(const ClassificationOptions& options = {});
+
+/// Any number of classes per sample, the target is 0 or 1 for each: binary cross entropy; accuracy over all of them,
+/// exact_accuracy where a sample counts if all are right.
+Task multi_label();
+
+/// Quantities: mean squared error; rmse, mae.
+Task regression();
+
+/// The next token: cross entropy per token; bits_per_token, perplexity. The samples have one field of tokens;
+/// the model sees all but the last of each sample and should say all but the first.
+Task language_model();
+
+/// The input again: mean squared error; rmse.
+Task autoencoder();
+
+/// Returns the names of the ready tasks: classification, multi-label, ...
+std::vector<std::string> task_names();
+
+/// Returns the ready task of this name. Throws InvalidArgument if there is none.
+Task make_task(const std::string& name, const ClassificationOptions& options = {});
+
+/// Returns the ready task that fits the samples: classes to predict, quantities, or tokens alone. Throws
+/// InvalidArgument if none does.
+std::string task_for(const data::Schema& samples);
+
+}  // namespace trireme

@@ -1,0 +1,129 @@
+#include "models/ready.h"
+
+#include <string_view>
+
+#include "base/error.h"
+#include "models/gpt.h"
+#include "models/lenet.h"
+#include "models/lstm.h"
+#include "models/mlp.h"
+#include "models/resnet.h"
+#include "models/vit.h"
+#include "models/wide_deep.h"
+
+namespace trireme::models {
+namespace {
+
+/// The only input of the samples.
+const data::Field& only_input(std::string_view model, const data::Schema& samples) {
+  const auto inputs = samples.with(data::Role::kInput);
+  if (inputs.size() != 1) {
+    fail<InvalidArgument>("model {} takes one input, and these samples have {}: {}", model, inputs.size(),
+                          samples.describe());
+  }
+  return samples[inputs.front()];
+}
+
+const data::Field& only_image(std::string_view model, const data::Schema& samples) {
+  const data::Field& input = only_input(model, samples);
+  if (input.shape.size() != 3) {
+    fail<InvalidArgument>("model {} needs images of channels x rows x columns, and field '{}' is {}", model, input.name,
+                          input.describe());
+  }
+  return input;
+}
+
+const data::Field& only_tokens(std::string_view model, const data::Schema& samples) {
+  const data::Field& input = only_input(model, samples);
+  if (input.shape.size() != 1 || input.classes.size() != 1) {
+    fail<InvalidArgument>("model {} needs tokens, and field '{}' is {}", model, input.name, input.describe());
+  }
+  return input;
+}
+
+Model make_mlp(const data::Schema& samples, std::int64_t outputs) {
+  const data::Field& input = only_input("mlp", samples);
+  return Mlp(MlpOptions{.features = static_cast<std::int64_t>(input.elements()), .classes = outputs});
+}
+
+Model make_lenet(const data::Schema& samples, std::int64_t outputs) {
+  return LeNet(only_input("lenet", samples).shape, outputs);
+}
+
+MakeModel resnet(const std::string& name, const ResNetOptions& shape) {
+  return [=](const data::Schema& samples, std::int64_t outputs) -> Model {
+    const data::Field& image = only_image(name, samples);
+    ResNetOptions options = shape;
+    options.channels = image.shape[0];
+    options.large = image.shape[1] > 64;
+    options.classes = outputs;
+    return ResNet(options);
+  };
+}
+
+Model make_vit(const data::Schema& samples, std::int64_t outputs) {
+  const data::Field& image = only_image("vit-tiny", samples);
+  const std::int64_t rows = image.shape[1];
+  return Vit(VitOptions{.channels = image.shape[0],
+                        .rows = rows,
+                        .columns = image.shape[2],
+                        .patch = rows > 64 ? 16 : 4,
+                        .classes = outputs});
+}
+
+/// A context as long as the samples: the model sees all tokens of one but the last.
+MakeModel gpt(const std::string& name, const GptOptions& shape) {
+  return [=](const data::Schema& samples, std::int64_t outputs) -> Model {
+    const data::Field& tokens = only_tokens(name, samples);
+    GptOptions options = shape;
+    options.vocabulary = outputs;
+    if (!tokens.varies()) options.context = tokens.shape.front() - 1;
+    return Gpt(options);
+  };
+}
+
+Model make_lstm(const data::Schema& samples, std::int64_t outputs) {
+  only_tokens("lstm", samples);
+  return Lstm(LstmOptions{.vocabulary = outputs});
+}
+
+Model make_wide_deep(const data::Schema& samples, std::int64_t outputs) {
+  WideDeepOptions options{.outputs = outputs};
+  const auto inputs = samples.with(data::Role::kInput);
+  for (const std::size_t i : inputs) {
+    const data::Field& field = samples[i];
+    if (field.classes.empty() && options.numbers == 0 && options.classes.empty()) {
+      options.numbers = static_cast<std::int64_t>(field.elements());
+    } else if (!field.classes.empty() && options.classes.empty()) {
+      for (std::size_t k = 0; k < field.elements(); ++k) options.classes.push_back(field.limit(k));
+    } else {
+      fail<InvalidArgument>("model wide-deep takes numbers, categories, or both in this order, not: {}",
+                            samples.describe());
+    }
+  }
+  if (inputs.empty()) fail<InvalidArgument>("model wide-deep needs an input: {}", samples.describe());
+  return WideDeep(options);
+}
+
+}  // namespace
+
+std::map<std::string, MakeModel> ready() {
+  return {
+      {"gpt-10m", gpt("gpt-10m", {.layers = 6, .heads = 6, .width = 384})},
+      {"gpt-tiny", gpt("gpt-tiny", {.layers = 2, .heads = 4, .width = 64})},
+      {"gpt2", gpt("gpt2", {.layers = 12, .heads = 12, .width = 768})},
+      {"gpt2-large", gpt("gpt2-large", {.layers = 36, .heads = 20, .width = 1280})},
+      {"gpt2-medium", gpt("gpt2-medium", {.layers = 24, .heads = 16, .width = 1024})},
+      {"gpt2-xl", gpt("gpt2-xl", {.layers = 48, .heads = 25, .width = 1600})},
+      {"lenet", make_lenet},
+      {"lstm", make_lstm},
+      {"mlp", make_mlp},
+      {"resnet18", resnet("resnet18", {.blocks = {2, 2, 2, 2}, .width = 64})},
+      {"resnet20", resnet("resnet20", {.blocks = {3, 3, 3}, .width = 16})},
+      {"resnet50", resnet("resnet50", {.blocks = {3, 4, 6, 3}, .width = 64, .bottleneck = true})},
+      {"vit-tiny", make_vit},
+      {"wide-deep", make_wide_deep},
+  };
+}
+
+}  // namespace trireme::models

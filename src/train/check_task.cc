@@ -1,0 +1,38 @@
+#include "train/check_task.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/error.h"
+
+namespace trireme {
+namespace {
+
+constexpr std::array kTaken{"loss",      "step", "epoch", "samples", "samples_per_s", "lr",      "clock_min",
+                            "clock_max", "time", "kind",  "seconds", "interval_s",    "strategy"};
+
+}  // namespace
+
+Task task_or_ready(Task task, const data::Schema& samples) {
+  if (!task.compute) task = make_task(task_for(samples));
+  if (task.outputs) task.outputs(samples);
+  return task;
+}
+
+void check_outcome(const Outcome& outcome, const Task& task) {
+  if (!outcome.loss.defined() || outcome.loss.numel() != 1) {
+    fail<InvalidArgument>("task '{}' gave a loss of {} numbers: it must be one, the mean over the batch", task.name,
+                          outcome.loss.defined() ? outcome.loss.numel() : 0);
+  }
+  for (const Metric& metric : outcome.metrics) {
+    if (!metric.name.empty() && std::ranges::find(kTaken, metric.name) == kTaken.end()) continue;
+    fail<InvalidArgument>("task '{}' cannot have a metric named '{}': rows of metrics use that name", task.name,
+                          metric.name);
+  }
+}
+
+double score(const Task& task, const Evaluation& evaluation) {
+  return task.best_by.empty() ? -evaluation.loss : evaluation.metric(task.best_by);
+}
+
+}  // namespace trireme
