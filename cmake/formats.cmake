@@ -1,0 +1,42 @@
+# Formats of data that the libraries of others read, each where its library is found. The source that needs one is
+# compiled with TRIREME_HAS_<library>; without it, it says what to install.
+
+find_path(ZSTD_INCLUDE_DIR zstd.h)
+find_library(ZSTD_LIBRARY zstd)
+mark_as_advanced(ZSTD_INCLUDE_DIR ZSTD_LIBRARY)
+set(zstd_found OFF)
+if(ZSTD_INCLUDE_DIR AND ZSTD_LIBRARY)
+  set(zstd_found ON)
+endif()
+find_package(PNG QUIET)
+find_package(JPEG QUIET)
+find_package(LibLZMA QUIET)
+option(TRIREME_WITH_ZSTD "Read files packed with zstd" ${zstd_found})
+option(TRIREME_WITH_PNG "Read PNG images" ${PNG_FOUND})
+option(TRIREME_WITH_JPEG "Read JPEG images" ${JPEG_FOUND})
+option(TRIREME_WITH_LZMA "Read R's data where it is packed with xz" ${LIBLZMA_FOUND})
+
+# Compiles `source` with `library`, or says what it would need.
+function(trireme_format library source what package)
+  if(TRIREME_WITH_${library})
+    set_source_files_properties(${source} PROPERTIES COMPILE_DEFINITIONS TRIREME_HAS_${library})
+    target_link_libraries(trireme_core PRIVATE ${ARGN})
+  else()
+    message(STATUS "Without ${what}: no library for it found (Debian: ${package})")
+  endif()
+endfunction()
+
+if(TRIREME_WITH_PNG)
+  find_package(PNG REQUIRED)
+endif()
+if(TRIREME_WITH_JPEG)
+  find_package(JPEG REQUIRED)
+endif()
+if(TRIREME_WITH_LZMA)
+  find_package(LibLZMA REQUIRED)
+endif()
+trireme_format(ZSTD src/data/zstd_unpacker.cc "zstd" libzstd-dev
+  $<BUILD_INTERFACE:${ZSTD_LIBRARY}> $<INSTALL_INTERFACE:zstd>)
+trireme_format(PNG src/data/images/png.cc "PNG images" libpng-dev PNG::PNG)
+trireme_format(JPEG src/data/images/jpeg.cc "JPEG images" libjpeg62-turbo-dev JPEG::JPEG)
+trireme_format(LZMA src/data/r/unpack_block.cc "R data packed with xz" liblzma-dev LibLZMA::LibLZMA)
