@@ -3,6 +3,7 @@
 #include "cli/bench/allreduce.h"
 #include "cli/bench/checkpoint.h"
 #include "cli/bench/crowd.h"
+#include "cli/bench/input.h"
 #include "cli/bench/ps.h"
 #include "cli/bench/recover.h"
 #include "cli/commands.h"
@@ -25,6 +26,22 @@ void add_checkpoint(CLI::App& bench, Action& action) {
   add_number(*command, "--rounds", options->rounds, "how often each is measured; the median counts", {.least = 1})
       ->capture_default_str();
   command->callback([options, &action] { action = [options] { return bench_checkpoint(*options); }; });
+}
+
+void add_input(CLI::App& bench, Action& action) {
+  auto* command = bench.add_subcommand("input", "samples per second of each source, beside a plain read of the file");
+  auto options = std::make_shared<BenchInputOptions>();
+  command->add_flag("--json", options->json, "one JSON object on standard output");
+  command->add_option("--bytes", options->bytes, "of each generated file")
+      ->transform(CLI::AsSizeValue(false))
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_option("--folder", options->folder, "to write them in; they are removed again")
+      ->check(CLI::ExistingDirectory)
+      ->capture_default_str();
+  add_number(*command, "--rounds", options->rounds, "how often each is measured; the median counts", {.least = 1})
+      ->capture_default_str();
+  command->callback([options, &action] { action = [options] { return bench_input(*options); }; });
 }
 
 void add_recover(CLI::App& bench, Action& action) {
@@ -82,6 +99,7 @@ void add_bench(CLI::App& app, Action& action) {
   reduce->callback(
       [reduce_options, &action] { action = [reduce_options] { return bench_allreduce(*reduce_options); }; });
   add_checkpoint(*command, action);
+  add_input(*command, action);
   add_recover(*command, action);
   add_crowd(*command, action);
   ps->callback([options, &action] { action = [options] { return bench_ps(*options); }; });

@@ -42,6 +42,7 @@ int main(int argc, char** argv) {
   trireme::cli::add_serve(app, action);
   trireme::cli::add_master(app, action);
   trireme::cli::add_ckpt(app, action);
+  trireme::cli::add_data(app, action);
   trireme::cli::add_chaos(app, action);
   trireme::cli::add_bench(app, action);
   trireme::cli::add_docs(app, action);
