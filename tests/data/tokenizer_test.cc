@@ -19,25 +19,25 @@ std::vector<std::string> words_of(std::string_view text) {
   return words;
 }
 
-using Words = std::vector<std::string>;
+using Strings = std::vector<std::string>;
 
 // What Python's regex module gives for GPT-2's expression.
 TEST(Gpt2Words, AsTheExpressionSays) {
-  EXPECT_EQ(words_of("Hello world's 42 things!!"), (Words{"Hello", " world", "'s", " 42", " things", "!!"}));
-  EXPECT_EQ(words_of("a  b"), (Words{"a", " ", " b"}));
-  EXPECT_EQ(words_of("a\n\n  b "), (Words{"a", "\n\n ", " b", " "}));
-  EXPECT_EQ(words_of("a\nb"), (Words{"a", "\n", "b"}));
-  EXPECT_EQ(words_of("a \n"), (Words{"a", " \n"}));
-  EXPECT_EQ(words_of("it'll 'twas we've"), (Words{"it", "'ll", " '", "twas", " we", "'ve"}));
-  EXPECT_EQ(words_of("naïve ２ Ⅷ 日本語。"), (Words{"naïve", " ２", " Ⅷ", " 日本語", "。"}));
-  EXPECT_EQ(words_of("\xff\xfe x"), (Words{"\xff\xfe", " x"}));
+  EXPECT_EQ(words_of("Hello world's 42 things!!"), (Strings{"Hello", " world", "'s", " 42", " things", "!!"}));
+  EXPECT_EQ(words_of("a  b"), (Strings{"a", " ", " b"}));
+  EXPECT_EQ(words_of("a\n\n  b "), (Strings{"a", "\n\n ", " b", " "}));
+  EXPECT_EQ(words_of("a\nb"), (Strings{"a", "\n", "b"}));
+  EXPECT_EQ(words_of("a \n"), (Strings{"a", " \n"}));
+  EXPECT_EQ(words_of("it'll 'twas we've"), (Strings{"it", "'ll", " '", "twas", " we", "'ve"}));
+  EXPECT_EQ(words_of("naïve ２ Ⅷ 日本語。"), (Strings{"naïve", " ２", " Ⅷ", " 日本語", "。"}));
+  EXPECT_EQ(words_of("\xff\xfe x"), (Strings{"\xff\xfe", " x"}));
 }
 
 TEST(Gpt2Words, CutsKeepTheWords) {
   const std::string text = "it was\n\n  the best of times, 'twas";
   for (std::size_t length = 1; length <= text.size(); ++length) {
     const std::size_t cut = last_cut(std::string_view(text).substr(0, length));
-    Words joined = words_of(text.substr(0, cut));
+    Strings joined = words_of(text.substr(0, cut));
     for (const std::string& word : words_of(text.substr(cut))) joined.push_back(word);
     EXPECT_EQ(joined, words_of(text)) << length;
   }

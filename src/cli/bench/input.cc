@@ -15,6 +15,7 @@
 
 #include <fmt/format.h>
 
+#include "trireme/deadline.h"
 #include "trireme/sources.h"
 
 #include "base/bytes.h"
@@ -33,10 +34,6 @@ using std::filesystem::path;
 constexpr std::size_t kBatch = 256;
 constexpr std::uint64_t kLength = 1024;        // tokens of a window
 constexpr std::size_t kImageBytes = 3 * 64 * 64;  // of a record: an image as bytes, and a label
-
-double seconds_since(BenchClock::time_point began) {
-  return std::chrono::duration<double>(BenchClock::now() - began).count();
-}
 
 double resident_mib() {
   std::ifstream status("/proc/self/status");
@@ -98,7 +95,7 @@ double time_plain(const path& file) {
   const auto began = BenchClock::now();
   while (::read(input.get(), buffer.data(), buffer.size()) > 0) {
   }
-  return seconds_since(began);
+  return seconds(BenchClock::now() - began);
 }
 
 double time_samples(const data::Dataset& dataset, bool shuffled) {
@@ -118,7 +115,7 @@ double time_samples(const data::Dataset& dataset, bool shuffled) {
     dataset.read(left.first(count), batch);
     left = left.subspan(count);
   }
-  return seconds_since(began);
+  return seconds(BenchClock::now() - began);
 }
 
 class InputBench {
@@ -168,7 +165,7 @@ class InputBench {
     fmt::print(stderr, "bench input: {}\n", input.name);
     const auto began = BenchClock::now();
     const data::DatasetPtr dataset = input.open(input.file);
-    report_.baseline[input.name + "_open_s"] = seconds_since(began);  // of records: their index is made
+    report_.baseline[input.name + "_open_s"] = seconds(BenchClock::now() - began);  // of records: their index is made
     const auto bytes = static_cast<double>(std::filesystem::file_size(input.file));
     std::vector<double> plain;
     std::vector<double> times[2];
