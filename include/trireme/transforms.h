@@ -58,6 +58,11 @@ DatasetPtr columns(DatasetPtr source, std::string_view field, std::vector<std::u
 /// The named fields only, in this order, each with a role: what goes into the model, and what it should say.
 DatasetPtr select(DatasetPtr source, const std::vector<std::string>& inputs, const std::vector<std::string>& targets);
 
+/// Some fields, found by their names, in this order, with the roles and classes given here; whole numbers may become
+/// I64, and a fixed shape another one of as many numbers. Throws InvalidArgument if there is no such field, or it
+/// cannot be that. A number beyond its classes is Corrupt when it is read.
+DatasetPtr select(DatasetPtr source, std::vector<Field> fields);
+
 /// All samples, read once and kept in memory. Throws InvalidArgument if they need more than `max_bytes`.
 DatasetPtr cache(const DatasetPtr& source, std::uint64_t max_bytes = std::uint64_t{4} << 30);
 
@@ -76,6 +81,12 @@ class Sample {
   template <typename T>
   std::span<T> values(std::string_view field) {
     return values<T>(batch_.schema().index_of(field));
+  }
+
+  /// The bytes of a field, whatever its type.
+  std::span<std::byte> bytes(std::size_t field) {
+    const std::size_t each = batch_.bytes(field).size() / batch_.size();
+    return batch_.bytes(field).subspan(index_ * each, each);
   }
 
   const Schema& schema() const { return batch_.schema(); }

@@ -76,7 +76,7 @@ chaos::FaultPlanOptions plan_of(const ChaosFlags& flags) {
 
 chaos::WorkPlan work_of(const TrainFlags& flags) {
   const auto sampler = std::make_shared<data::Sampler>(data::SamplerConfig{
-      .samples = load_data(flags).train->size(), .batch = flags.batch, .lanes = flags.lanes, .shuffle = false});
+      .samples = load_data(flags).split.train->size(), .batch = flags.batch, .lanes = flags.lanes, .shuffle = false});
   return {.lanes = flags.lanes,
           .leased = leased(flags),
           .rolls_back = cluster::parse_strategy(flags.strategy).kind == cluster::StrategyChoice::Kind::kLocalSgd,

@@ -118,7 +118,7 @@ nlohmann::json result_of_finished(const observe::RunFolder& folder, Step steps) 
 }
 
 /// Errors in the data show before anything starts, as errors of the one who named them.
-data::Split load_before_start(const TrainFlags& flags) {
+data::Opened load_before_start(const TrainFlags& flags) {
   try {
     return load_data(flags);
   } catch (const IoError& problem) {
@@ -143,14 +143,17 @@ int train(TrainFlags flags, const std::string& config, std::optional<observe::Ru
           std::optional<Step> from) {
   check(flags);
   const std::string init = existing && newest_step(*existing).has_value() ? "" : settle_init(flags);
-  const data::Split data = load_before_start(flags);
+  const data::Opened opened = load_before_start(flags);
+  const data::Split& data = opened.split;
   const data::Schema& samples = data.train->schema();
   data::outputs_for(flags.task.empty() ? data::fitting_task(samples) : flags.task,
                     samples);  // refuses what does not fit
   check_model_takes(flags.model, samples);
   if (existing) check_samples(*existing, data.train->size());
-  const data::Sampler sampler(
-      {.samples = data.train->size(), .batch = flags.batch, .lanes = flags.lanes == 0 ? flags.workers : flags.lanes});
+  const data::Sampler sampler({.samples = data.train->size(),
+                               .batch = flags.batch,
+                               .lanes = flags.lanes == 0 ? flags.workers : flags.lanes,
+                               .sharding = data::Sharding::parse(flags.shard)});
   if (existing && !from) {
     const Step steps = flags.steps > 0 ? flags.steps : flags.epochs * sampler.steps_per_epoch();
     if (const nlohmann::json result = result_of_finished(*existing, steps); !result.is_null()) {
@@ -167,6 +170,7 @@ int train(TrainFlags flags, const std::string& config, std::optional<observe::Ru
   if (existing) tell_origin(*existing);
   const auto folder = existing ? *existing : create_folder(flags);
   write_file_atomically(folder.config(), as_bytes(config));
+  write_file_atomically(folder.data(), as_bytes(opened.encoding.to_json()));
   if (!flags.json) {
     const std::string servers = flags.servers == 0 ? "" : " and " + counted(flags.servers, "server");
     fmt::print("{} {} on {} with {}{}, {}\n", existing ? "continuing" : "training", flags.model, data.train->describe(),
@@ -174,6 +178,7 @@ int train(TrainFlags flags, const std::string& config, std::optional<observe::Ru
     if (!init.empty()) fmt::print("{}\n", init);
     std::fflush(stdout);  // before the progress line, which goes to standard error
   }
+  for (const std::string& note : opened.notes) fmt::print(stderr, "trireme: {}\n", note);
   warn_of_crowding(flags);
   launch::JobSpec job = to_job(flags);
   job.plan_within = kPlanWithin;

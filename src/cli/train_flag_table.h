@@ -18,6 +18,7 @@
 #include "trireme/codec.h"
 #include "trireme/metrics.h"
 #include "trireme/optimizer.h"
+#include "trireme/sampler.h"
 #include "trireme/strategy.h"
 
 #include "base/error.h"
@@ -125,8 +126,43 @@ inline auto flags_of_what_to_train() {
            {.of_checkpoints = true},
            [](auto& worker, const TrainFlags& flags) { worker.options.init_prefix = flags.init_prefix; }),
       flag("--data", &TrainFlags::data,
-           "fashion-mnist, synthetic, or a .csv file with the label in its last column; every tenth row is for testing",
+           "fashion-mnist, synthetic; a folder of IDX files, CIFAR's, or images by class; or files by path or pattern: "
+           ".csv .tsv .libsvm .npy .npz .bin (tokens) .txt .tfrecord .tar (WebDataset), plain, .gz or .zst",
            {.show_default = true, .for_workers = true, .of_checkpoints = true}),
+      flag("--test-data", &TrainFlags::test_data,
+           "what to test on; unless given, the part that the data has for it, or else every tenth sample (of text and "
+           "tokens: the last tenth)",
+           {.for_workers = true}),
+      flag("--target", &TrainFlags::target,
+           "what the model should say: columns or fields, by name (a table's last column unless given), or a condition "
+           "such as 'delay>15'; a,b: several",
+           {.for_workers = true, .of_checkpoints = true}),
+      flag("--ignore", &TrainFlags::ignore, "columns or fields to leave out: a,b",
+           {.for_workers = true, .of_checkpoints = true}),
+      flag("--types", &TrainFlags::types,
+           "kinds of a table's columns, where they are not as they look: zip=category,day=date,size=number",
+           {.for_workers = true,
+            .of_checkpoints = true,
+            .check = [](const std::string&, const std::string& text) { parse_types(text); }}),
+      flag("--classes", &TrainFlags::classes, "of the target, if the data does not tell",
+           {.limits = {.most = 1 << 24}, .for_workers = true, .of_checkpoints = true}),
+      flag(
+          "--length", &TrainFlags::length, "tokens that a language model sees at a time",
+          {.show_default = true, .limits = {.least = 1, .most = 1 << 20}, .for_workers = true, .of_checkpoints = true}),
+      flag(
+          "--shape", &TrainFlags::shape,
+          "what fields that are stored flat look like, such as image=3x32x32 for bytes of a record, or numbers=1x28x28",
+          {.for_workers = true,
+           .of_checkpoints = true,
+           .check = [](const std::string&, const std::string& text) { parse_shapes(text); }}),
+      flag("--image-size", &TrainFlags::image_size,
+           "rows x columns that images of files are scaled to, such as 32x32; unless given, all must have the same",
+           {.for_workers = true,
+            .of_checkpoints = true,
+            .check = [](const std::string&, const std::string& text) { parse_image_size(text); }}),
+      flag("--augment", &TrainFlags::augment,
+           "random changes of training images: shift:4 (by up to 4 pixels), mirror (left to right); a,b: both",
+           {.for_workers = true, .of_checkpoints = true}),
       flag("--data-dir", &TrainFlags::data_dir,
            "folder of the data files, if not where Debian puts them; a,b: mirrors, in which a file that is "
            "missing or damaged in one is read from the next",
@@ -205,6 +241,13 @@ inline auto flags_of_who_takes_part() {
             .of_checkpoints = true,
             .unless_given = [](const TrainFlags& flags) { return flags.workers; }},
            [](auto& worker, const TrainFlags& flags) { worker.options.lanes = flags.lanes; }),
+      flag("--shard", &TrainFlags::shard,
+           "which lane reads which samples: shuffled: any; blocks, round-robin: only its own part; proportional:3,2,1: "
+           "blocks of these sizes",
+           {.show_default = true,
+            .of_checkpoints = true,
+            .check = [](const std::string&, const std::string& text) { data::Sharding::parse(text); }},
+           [](auto& worker, const TrainFlags& flags) { worker.options.sharding = data::Sharding::parse(flags.shard); }),
       flag("--consistency", &TrainFlags::consistency,
            "of strategy ps: bsp (unless given): all workers in step; ssp:4: at most 4 steps apart; asp: "
            "nobody waits",

@@ -1,13 +1,13 @@
 #include "cli/train_flags.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstdio>
 
 #include <fmt/ranges.h>
 
 #include "trireme/sampler.h"
-#include "trireme/transforms.h"
 
 #include "base/error.h"
 #include "base/suggest.h"
@@ -233,14 +233,6 @@ launch::JobSpec to_job(const TrainFlags& flags) {
 
 namespace {
 
-/// Every tenth row is for testing; features are normalised by the mean and deviation of the others.
-data::Split split_table(const data::DatasetPtr& whole) {
-  const data::Split parts = data::split_off_test(whole);
-  const auto scale = data::measure(*parts.train, "features");
-  return {.train = data::normalize(parts.train, "features", scale),
-          .test = data::normalize(parts.test, "features", scale)};
-}
-
 /// Returns the folders that the flags name; nullopt if they name none.
 std::optional<data::Mirrors> data_folders(const TrainFlags& flags) {
   if (flags.data_dir.empty()) return std::nullopt;
@@ -251,29 +243,90 @@ std::optional<data::Mirrors> data_folders(const TrainFlags& flags) {
   }
 }
 
-/// Returns the CSV file that the flags name: in the folders, if there are any.
-data::Mirrors csv_files(const TrainFlags& flags, const std::optional<data::Mirrors>& folders) {
-  const std::filesystem::path file = flags.data;
-  if (!folders) return file;
-  if (file.is_absolute()) {
+}  // namespace
+
+std::vector<std::string> parse_list(const std::string& text) {
+  std::vector<std::string> words;
+  for (std::string_view left = text; !left.empty();) {
+    const std::string_view word = left.substr(0, left.find(','));
+    if (!word.empty()) words.emplace_back(word);
+    left.remove_prefix(std::min(left.size(), word.size() + 1));
+  }
+  return words;
+}
+
+std::map<std::string, data::ColumnKind> parse_types(const std::string& text) {
+  using data::ColumnKind;
+  constexpr std::array kKinds{ColumnKind::kNumber, ColumnKind::kDate, ColumnKind::kCategory, ColumnKind::kIgnored};
+  std::map<std::string, ColumnKind> types;
+  for (const std::string& word : parse_list(text)) {
+    const std::size_t equals = word.rfind('=');
+    const std::string given = equals == std::string::npos ? "" : word.substr(equals + 1);
+    const auto* const kind = std::ranges::find(kKinds, given, [](ColumnKind one) { return data::name_of(one); });
+    if (kind == kKinds.end() || equals == 0) {
+      fail<InvalidArgument>("--types {}{}: expected NAME=number, date, category or ignore", word,
+                            did_you_mean(given, {"number", "date", "category", "ignore"}));
+    }
+    types[word.substr(0, equals)] = *kind;
+  }
+  return types;
+}
+
+std::map<std::string, std::vector<std::int64_t>> parse_shapes(const std::string& text) {
+  std::map<std::string, std::vector<std::int64_t>> shapes;
+  for (const std::string& word : parse_list(text)) {
+    const std::size_t equals = word.rfind('=');
+    std::vector<std::int64_t> shape;
+    const char* at = word.data() + (equals == std::string::npos ? word.size() : equals + 1);
+    const char* const end = word.data() + word.size();
+    while (at < end) {
+      std::int64_t extent = 0;
+      const auto [stopped, problem] = std::from_chars(at, end, extent);
+      if (problem != std::errc() || extent < 1 || (stopped < end && *stopped != 'x')) break;
+      shape.push_back(extent);
+      at = stopped == end ? end : stopped + 1;
+    }
+    if (at != end || shape.empty() || equals == 0 || word.ends_with('x')) {
+      fail<InvalidArgument>("--shape {}: expected NAME=extents, such as image=3x32x32", word);
+    }
+    shapes[word.substr(0, equals)] = std::move(shape);
+  }
+  return shapes;
+}
+
+data::ImageSize parse_image_size(const std::string& text) {
+  if (text.empty()) return {};
+  data::ImageSize size;
+  char rest = 0;
+  if (std::sscanf(text.c_str(), "%ldx%ld%c", &size.height, &size.width, &rest) != 2 || size.height < 1 ||
+      size.width < 1 || size.height > 65535 || size.width > 65535) {
+    fail<InvalidArgument>("--image-size {}: expected rows x columns, such as 32x32", text);
+  }
+  return size;
+}
+
+data::OpenOptions open_options(const TrainFlags& flags) {
+  return {.test = flags.test_data,
+          .folders = data_folders(flags),
+          .targets = parse_list(flags.target),
+          .ignore = parse_list(flags.ignore),
+          .types = parse_types(flags.types),
+          .length = flags.length,
+          .classes = flags.classes,
+          .shapes = parse_shapes(flags.shape),
+          .image_size = parse_image_size(flags.image_size),
+          .augment = flags.augment,
+          .seed = flags.seed};
+}
+
+data::Opened load_data(const TrainFlags& flags) {
+  const data::OpenOptions options = open_options(flags);
+  if (options.folders && std::filesystem::path(flags.data).is_absolute()) {
     fail<InvalidArgument>(
         "--data {} is in no folder of --data-dir {}: give its name in these folders, or leave --data-dir out",
         flags.data, flags.data_dir);
   }
-  return *folders / file;
-}
-
-}  // namespace
-
-data::Split load_data(const TrainFlags& flags) {
-  const std::optional<data::Mirrors> folders = data_folders(flags);
-  if (flags.data == "synthetic") return data::make_synthetic({});
-  if (flags.data == "fashion-mnist") return folders ? data::load_fashion_mnist(*folders) : data::load_fashion_mnist();
-  if (flags.data.ends_with(".csv") || flags.data.ends_with(".csv.gz")) {
-    return split_table(data::load_csv(csv_files(flags, folders), {}));
-  }
-  fail<InvalidArgument>("there is no data set '{}'{}: use fashion-mnist, synthetic, or the path of a .csv file",
-                        flags.data, did_you_mean(flags.data, {"fashion-mnist", "synthetic"}));
+  return data::open(flags.data, options);
 }
 
 Slow parse_slow(const std::string& text) {

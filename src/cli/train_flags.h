@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -9,7 +10,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "trireme/dataset.h"
+#include "trireme/open.h"
 
 namespace trireme::launch {
 struct JobSpec;
@@ -25,6 +26,15 @@ struct TrainFlags {
   std::string init_prefix;  ///< of the names in there
   std::string task;
   std::string data = "fashion-mnist";
+  std::string test_data;           ///< empty = what the data has for testing, or a tenth of it
+  std::string target;              ///< fields or columns, with commas between them; see data::OpenOptions
+  std::string ignore;              ///< likewise
+  std::string types;               ///< "zip=category,day=date": see parse_types
+  std::uint64_t length = 256;      ///< tokens that a language model sees
+  std::int64_t classes = 0;        ///< of the target; 0 = found
+  std::string shape;               ///< "image=3x32x32": see parse_shapes
+  std::string image_size;          ///< "32x32"; empty = as they are
+  std::string augment;             ///< "shift:4,mirror"
   std::string data_dir;            ///< "a", or "a,b": folders that hold the same files; see data::Mirrors
   std::string worker_range = "2";  ///< "4", or "2:8": at least 2, at most 8
   std::uint32_t workers = 2;       ///< parsed from it: how many at the start
@@ -54,6 +64,7 @@ struct TrainFlags {
   std::uint64_t warmup = 0;
   std::uint32_t lanes = 0;
   std::uint64_t seed = 1;
+  std::string shard = "shuffled";  ///< see data::Sharding
   std::string device = "cpu";
   int threads = 0;
   std::string transport = "auto";
@@ -131,9 +142,24 @@ std::string given_as_json(const CLI::App& command, const TrainFlags& flags, cons
 /// Returns the job that the flags ask for, without its program. Throws InvalidArgument (--replicas).
 launch::JobSpec to_job(const TrainFlags& flags);
 
-/// The dataset that the flags name, from the first of its folders that has each file sound. Throws InvalidArgument (no
-/// such set), IoError or Corrupt (its files).
-data::Split load_data(const TrainFlags& flags);
+/// Returns how the flags want data to be opened. Throws InvalidArgument that names the flag.
+data::OpenOptions open_options(const TrainFlags& flags);
+
+/// The data that the flags name, from the first of its folders that has each file sound. Throws InvalidArgument (no
+/// such data, or flags that do not fit it), IoError or Corrupt (its files).
+data::Opened load_data(const TrainFlags& flags);
+
+/// "a,b" as a list; empty text is an empty one.
+std::vector<std::string> parse_list(const std::string& text);
+
+/// "zip=category,day=date,note=ignore". Throws InvalidArgument.
+std::map<std::string, data::ColumnKind> parse_types(const std::string& text);
+
+/// "image=3x32x32,mask=32x32". Throws InvalidArgument.
+std::map<std::string, std::vector<std::int64_t>> parse_shapes(const std::string& text);
+
+/// "32x32", rows x columns. Throws InvalidArgument.
+data::ImageSize parse_image_size(const std::string& text);
 
 /// "4" or "2:8". Throws InvalidArgument.
 struct WorkerRange {

@@ -19,7 +19,7 @@ namespace {
 void work(const TrainFlags& flags) {
   leave_on_sigterm();
   if (const auto place = cluster::read_environment()) set_up_logging(place->logging());  // before the data is read
-  const data::Split data = load_data(flags);
+  const data::Split data = load_data(flags).split;
   const auto job = Job::join();
   seed_torch(flags.seed);
   TrainOptions options = to_options(flags, job->rank());

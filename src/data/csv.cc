@@ -1,7 +1,5 @@
 #include <algorithm>
-#include <charconv>
 #include <cmath>
-#include <limits>
 #include <optional>
 #include <string_view>
 
@@ -14,62 +12,13 @@
 #include "data/csv_reader.h"
 #include "data/mirrors.h"
 #include "data/shape.h"
+#include "data/tables/cells.h"
 
 namespace trireme::data {
 namespace {
 
 /// The most classes accepted when no option gives their number: with more, the column is probably not the label.
 constexpr std::int64_t kMostClassesGuessed = 65536;
-
-/// Returns `text` in quotes, made safe for one line of a message.
-std::string shown(std::string_view text) {
-  constexpr std::size_t kMost = 40;
-  std::string result = "'";
-  for (const char character : text.substr(0, kMost)) {
-    result += character >= ' ' && character <= '~' ? character : '?';
-  }
-  return result + (text.size() > kMost ? "...'" : "'");
-}
-
-/// Why a field is not an accepted number.
-enum class Problem { kNone, kEmpty, kNotANumber, kNotFinite, kOutOfRange };
-
-const char* text_of(Problem problem) {
-  switch (problem) {
-    case Problem::kNone:
-      return "a number";
-    case Problem::kEmpty:
-      return "an empty field";
-    case Problem::kNotANumber:
-      return "something else";
-    case Problem::kNotFinite:
-      return "a value that is not finite";
-    case Problem::kOutOfRange:
-      return "one beyond the range of a float";
-  }
-  return "";
-}
-
-struct Parsed {
-  double value = 0;
-  Problem problem = Problem::kNone;
-};
-
-Parsed parse(std::string_view text) {
-  if (text.empty()) return {.problem = Problem::kEmpty};
-  if (text.front() == '+' && text.size() > 1 && text[1] != '-') text.remove_prefix(1);  // from_chars accepts no plus
-  Parsed result;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), result.value);
-  if (error == std::errc::invalid_argument || end != text.data() + text.size()) {
-    result.problem = Problem::kNotANumber;
-  } else if (!std::isfinite(result.value)) {
-    result.problem = Problem::kNotFinite;
-  } else if (error == std::errc::result_out_of_range ||
-             std::abs(result.value) > static_cast<double>(std::numeric_limits<float>::max())) {
-    result.problem = Problem::kOutOfRange;
-  }
-  return result;
-}
 
 /// Reads rows into features and labels; holds what is known of the columns.
 class CsvLoader {
@@ -104,8 +53,8 @@ class CsvLoader {
     if (options_.header != CsvHeader::kDetect) return options_.header == CsvHeader::kPresent;
     // NaN and numbers out of range count as numbers here: they are bad data, not names.
     return std::ranges::all_of(reader_.fields(), [](const std::string& field) {
-      const Problem problem = parse(field).problem;
-      return problem == Problem::kNotANumber || problem == Problem::kEmpty;
+      const NumberProblem problem = parse_number(field).problem;
+      return problem == NumberProblem::kNotANumber || problem == NumberProblem::kEmpty;
     });
   }
 
@@ -136,8 +85,8 @@ class CsvLoader {
                     first_line_, fields.size());
     }
     for (std::size_t column = 0; column < columns_; ++column) {
-      const Parsed parsed = parse(fields[column]);
-      if (parsed.problem != Problem::kNone) {
+      const ParsedNumber parsed = parse_number(fields[column]);
+      if (parsed.problem != NumberProblem::kNone) {
         fail_field(column, column == label_column_ ? "a label, a number from 0 on" : "a finite number",
                    text_of(parsed.problem));
       }

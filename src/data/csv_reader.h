@@ -34,7 +34,9 @@ class CsvReader {
   int get();
   int peek();
   void read_field();
+  void read_plain(std::string& field);
   void read_quoted(std::string& field);
+  void check_room(const std::string& field, std::size_t more) const;
   void append(std::string& field, int character);
   void skip_blanks();
   bool at_field_end();

@@ -38,14 +38,19 @@ RandomAccessFile::RandomAccessFile(std::filesystem::path path, std::uint64_t mos
   if (::fstat(file_.get(), &status) != 0) fail_errno("cannot inspect " + path_.string());
   size_ = static_cast<std::uint64_t>(status.st_size);
   modified_ = std::int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec;
-  if (packed_) unpack(source, most_unpacked);
+  if (packed_) keep([&](MutableBytes out) { return source.read(out); }, most_unpacked);
 }
 
-void RandomAccessFile::unpack(ByteSource& source, std::uint64_t most) {
+RandomAccessFile::RandomAccessFile(std::filesystem::path path, const Unpack& unpack, std::uint64_t most_unpacked)
+    : path_(std::move(path)), packed_(true) {
+  keep(unpack, most_unpacked);
+}
+
+void RandomAccessFile::keep(const Unpack& unpack, std::uint64_t most) {
   file_ = make_nameless_file();
   size_ = 0;
   std::vector<std::byte> buffer(kMiB);
-  while (const std::size_t got = source.read(buffer)) {
+  while (const std::size_t got = unpack(buffer)) {
     if ((size_ += got) > most) {
       fail<IoError>("{} takes more than {} bytes when it is unpacked: unpack it yourself", path_.string(), most);
     }

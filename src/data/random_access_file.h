@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 
 #include "base/bytes.h"
@@ -22,6 +23,12 @@ class RandomAccessFile {
   /// one takes more than `most_unpacked` bytes.
   explicit RandomAccessFile(std::filesystem::path path, std::uint64_t most_unpacked = kMostUnpacked);
 
+  /// Returns the next bytes of something that is unpacked: 0 at its end.
+  using Unpack = std::function<std::size_t(MutableBytes out)>;
+
+  /// Unpacks what `unpack` gives, a part of the file `path`, as above.
+  RandomAccessFile(std::filesystem::path path, const Unpack& unpack, std::uint64_t most_unpacked = kMostUnpacked);
+
   std::uint64_t size() const { return size_; }
 
   /// Fills `out` with the bytes from `offset` on. Throws Corrupt if the file ends before that; IoError if the disk
@@ -36,7 +43,7 @@ class RandomAccessFile {
   std::string at(std::uint64_t offset) const;
 
  private:
-  void unpack(class ByteSource& source, std::uint64_t most);
+  void keep(const Unpack& unpack, std::uint64_t most);
 
   std::filesystem::path path_;
   FileDescriptor file_;

@@ -48,6 +48,7 @@ class RunFolder {
   std::filesystem::path outcome() const { return path_ / "outcome.json"; }     ///< how the last launch ended
   std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
   std::filesystem::path config() const { return path_ / "config.toml"; }
+  std::filesystem::path data() const { return path_ / "data.json"; }        ///< how its data is encoded: data::Encoding
   std::filesystem::path program() const { return path_ / "program.json"; }  ///< of `trireme run`: its words
 
   /// Returns whether some process holds it: the launcher of a run that goes on.

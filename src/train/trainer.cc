@@ -57,8 +57,11 @@ class Trainer::Run final : public TrainControl {
         model_(trainer.model_),
         options_(trainer.options_),
         sets_(std::move(sets)),
-        sampler_(std::make_shared<data::Sampler>(data::SamplerConfig{
-            .samples = train->size(), .batch = options_.batch, .lanes = options_.lanes, .seed = options_.seed})),
+        sampler_(std::make_shared<data::Sampler>(data::SamplerConfig{.samples = train->size(),
+                                                                     .batch = options_.batch,
+                                                                     .lanes = options_.lanes,
+                                                                     .seed = options_.seed,
+                                                                     .sharding = options_.sharding})),
         plan_{.steps = options_.steps > 0 ? options_.steps : options_.epochs * sampler_->steps_per_epoch(),
               .steps_per_epoch = sampler_->steps_per_epoch(),
               .batch = options_.batch,

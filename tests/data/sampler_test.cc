@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
 #include <thread>
 
 #include "base/error.h"
@@ -152,6 +153,67 @@ TEST(SamplerPlan, RefusesBadConfigs) {
                "at most 10");
   EXPECT_FAILS(Sampler({.samples = std::uint64_t{1} << 60, .batch = 1}), InvalidArgument, "too many to shuffle");
   EXPECT_FAILS(Sampler({.samples = 10, .batch = 4, .lanes = 2}).indices(3, 2), InvalidArgument, "no lane 2", "below 2");
+}
+
+// ---- Lanes with parts of their own.
+
+std::vector<std::uint64_t> epoch_of_lane(const Sampler& sampler, std::uint64_t epoch, Lane lane) {
+  std::vector<std::uint64_t> seen;
+  for (Step step = epoch * sampler.steps_per_epoch(); step < (epoch + 1) * sampler.steps_per_epoch(); ++step) {
+    for (const std::uint64_t index : sampler.indices(step, lane)) seen.push_back(index);
+  }
+  return seen;
+}
+
+TEST(Sharding, EachLaneSeesItsOwnPartOncePerEpoch) {
+  for (const char* const how : {"blocks", "round-robin", "proportional:5,1,2"}) {
+    for (const bool shuffle : {false, true}) {
+      const Sampler sampler(
+          {.samples = 103, .batch = 10, .lanes = 3, .seed = 3, .shuffle = shuffle, .sharding = Sharding::parse(how)});
+      std::set<std::uint64_t> all;
+      for (Lane lane = 0; lane < 3; ++lane) {
+        const auto first = epoch_of_lane(sampler, 0, lane);
+        const auto second = epoch_of_lane(sampler, 1, lane);
+        const std::set<std::uint64_t> part(first.begin(), first.end());
+        EXPECT_EQ(part.size(), first.size()) << how;
+        EXPECT_EQ(part, std::set<std::uint64_t>(second.begin(), second.end())) << how << ": the same part each epoch";
+        EXPECT_EQ(first == second, !shuffle) << how;
+        all.insert(first.begin(), first.end());
+      }
+      EXPECT_EQ(all.size(), 103u) << how;
+    }
+  }
+}
+
+TEST(Sharding, ABatchIsWhatItsLanesRead) {
+  const Sampler sampler({.samples = 103, .batch = 10, .lanes = 3, .sharding = Sharding::parse("proportional:5,1,2")});
+  std::uint64_t total = 0;
+  for (Step step = 0; step < sampler.steps_per_epoch(); ++step) {
+    std::uint64_t samples = 0;
+    for (Lane lane = 0; lane < 3; ++lane) samples += sampler.indices(step, lane).size();
+    EXPECT_EQ(sampler.batch_size(step), samples);
+    EXPECT_NEAR(static_cast<double>(samples), 103.0 / 11, 3);
+    total += samples;
+  }
+  EXPECT_EQ(total, 103u);
+}
+
+TEST(Sharding, PartsAreThoseOfThePlan) {
+  const Sampler blocks(
+      {.samples = 10, .batch = 4, .lanes = 2, .shuffle = false, .sharding = Sharding::parse("blocks")});
+  EXPECT_EQ(epoch_of_lane(blocks, 0, 1), (std::vector<std::uint64_t>{5, 6, 7, 8, 9}));
+  const Sampler turns(
+      {.samples = 10, .batch = 4, .lanes = 2, .shuffle = false, .sharding = Sharding::parse("round-robin")});
+  EXPECT_EQ(epoch_of_lane(turns, 0, 1), (std::vector<std::uint64_t>{1, 3, 5, 7, 9}));
+}
+
+TEST(Sharding, WrongRequestsAreRefused) {
+  EXPECT_FAILS(Sharding::parse("block"), InvalidArgument, "did you mean 'blocks'", "round-robin");
+  EXPECT_FAILS(Sharding::parse("proportional:1,x"), InvalidArgument, "'x'");
+  EXPECT_FAILS(Sharding::parse("proportional:1,-2"), InvalidArgument, "'-2'");
+  EXPECT_FAILS(Sharding::parse("proportional:"), InvalidArgument, "positive weight");
+  EXPECT_FAILS(Sampler({.samples = 10, .batch = 4, .lanes = 2, .sharding = Sharding::parse("proportional:1,2,3")}),
+               InvalidArgument, "3 weights for 2 lanes");
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ using BenchClock = std::chrono::steady_clock;
 using std::filesystem::path;
 
 constexpr std::size_t kBatch = 256;
-constexpr std::uint64_t kLength = 1024;        // tokens of a window
+constexpr std::uint64_t kLength = 1024;           // tokens of a window
 constexpr std::size_t kImageBytes = 3 * 64 * 64;  // of a record: an image as bytes, and a label
 
 double resident_mib() {
@@ -184,7 +184,9 @@ class InputBench {
                                         {"gbps", bytes / time / 1e9},
                                         {"plain_gbps", bytes / raw / 1e9},
                                         {"of_plain", raw / time}});
-      if (!shuffled) report_.targets.push_back({.what = input.name + " in order, of plain reading", .required = 0.7, .measured = raw / time});
+      if (!shuffled)
+        report_.targets.push_back(
+            {.what = input.name + " in order, of plain reading", .required = 0.7, .measured = raw / time});
     }
   }
 

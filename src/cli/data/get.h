@@ -13,8 +13,8 @@ struct DataGetOptions {
   std::string out = {};  ///< a folder; empty = data/NAME
 };
 
-/// `trireme data get NAME`: fetches a dataset by a package manager, converts it to what our sources read, and says where
-/// it is from and under which licence. Returns the exit status.
+/// `trireme data get NAME`: fetches a dataset by a package manager, converts it to what our sources read, and says
+/// where it is from and under which licence. Returns the exit status.
 int data_get(const DataGetOptions& options);
 
 /// Adds the command to `data`.

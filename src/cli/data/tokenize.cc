@@ -91,11 +91,12 @@ int data_tokenize(const DataTokenizeOptions& options) {
 }
 
 void declare_data_tokenize(CLI::App& data, Action& action) {
-  auto* command = data.add_subcommand("tokenize", "text to a file of tokens, with a vocabulary that is learned or given");
+  auto* command =
+      data.add_subcommand("tokenize", "text to a file of tokens, with a vocabulary that is learned or given");
   auto options = std::make_shared<DataTokenizeOptions>();
   command->add_option("text", options->files, "files, plain, gzip or zstd; or patterns: 'books/*.txt'")->required();
-  auto* vocabulary =
-      add_number(*command, "--vocabulary", options->vocabulary, "how many tokens to learn", {.least = 256, .most = 65536});
+  auto* vocabulary = add_number(*command, "--vocabulary", options->vocabulary, "how many tokens to learn",
+                                {.least = 256, .most = 65536});
   vocabulary->capture_default_str();
   command
       ->add_option("--tokenizer", options->tokenizer,

@@ -87,8 +87,8 @@ class ImageFolder final : public Dataset {
       const ImageFile& file = files_[indices[i]];
       const Image image = read_image(file.path);
       if (!scaled_ && (image.height != height || image.width != width)) {
-        fail<Corrupt>("{}: {}x{} pixels, but the first image has {}x{}: give a size to scale all to", file.path.string(),
-                      image.height, image.width, height, width);
+        fail<Corrupt>("{}: {}x{} pixels, but the first image has {}x{}: give a size to scale all to",
+                      file.path.string(), image.height, image.width, height, width);
       }
       resize_to_planes(image, height, width, to);
       out.values<std::int64_t>(1)[i] = file.label;

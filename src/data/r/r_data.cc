@@ -155,7 +155,8 @@ class RReader {
       result.kind = RValue::Kind::kIntegers;
       for (double i = 0; i < state.reals[0]; ++i) {
         const double number = state.reals[1] + i * state.reals[2];
-        result.integers.push_back(number > -2147483648.0 && number < 2147483648.0 ? static_cast<std::int32_t>(number) : 0);
+        result.integers.push_back(number > -2147483648.0 && number < 2147483648.0 ? static_cast<std::int32_t>(number)
+                                                                                  : 0);
       }
     } else if (kind.starts_with("wrap_") && !state.items.empty()) {
       result = std::move(state.items.front());

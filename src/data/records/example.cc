@@ -108,7 +108,8 @@ void parse_entry(Bytes message, const std::function<void(std::string_view, const
   take(name, feature);
 }
 
-/// Calls `values` with each run of values of a list: packed ones at once, others one by one; `count` of them in `bytes`.
+/// Calls `values` with each run of values of a list: packed ones at once, others one by one; `count` of them in
+/// `bytes`.
 template <typename Values>
 void walk(const Feature& feature, const Values& values) {
   if (feature.kind == Feature::Kind::kNone) return;

@@ -1,6 +1,5 @@
 #include "data/records/parts.h"
 
-#include <array>
 #include <charconv>
 #include <cstring>
 #include <utility>
@@ -8,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "data/arrays/npy.h"
 #include "data/images/image.h"
 
 namespace trireme::data {
@@ -87,72 +87,12 @@ void decode_json(std::string_view name, Bytes content, const std::string& where,
   }
 }
 
-/// Behind `key` in the header of an .npy file: a Python dictionary written as text.
-std::string_view value_of(std::string_view header, std::string_view key) {
-  const std::size_t at = header.find(key);
-  if (at == std::string_view::npos) return {};
-  const std::size_t colon = header.find(':', at);
-  if (colon == std::string_view::npos) return {};
-  std::string_view value = header.substr(colon + 1);
-  while (value.starts_with(' ')) value.remove_prefix(1);
-  return value;
-}
-
-std::vector<std::int64_t> npy_shape(std::string_view text, const std::string& where) {
-  std::vector<std::int64_t> shape;
-  if (!text.starts_with('(')) fail<Corrupt>("{}: an .npy file without a shape", where);
-  text = text.substr(1, text.find(')') - 1);
-  while (!text.empty()) {
-    if (text.front() == ' ' || text.front() == ',') {
-      text.remove_prefix(1);
-      continue;
-    }
-    std::int64_t extent = 0;
-    const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), extent);
-    if (problem != std::errc() || extent < 0) fail<Corrupt>("{}: an .npy file of the shape ({})", where, text);
-    shape.push_back(extent);
-    text.remove_prefix(static_cast<std::size_t>(end - text.data()));
-  }
-  return shape;
-}
-
-constexpr std::array kNpyTypes{
-    std::pair{"|u1", DType::kU8},  std::pair{"|i1", DType::kI8},  std::pair{"|b1", DType::kBool},
-    std::pair{"<i2", DType::kI16}, std::pair{"<i4", DType::kI32}, std::pair{"<i8", DType::kI64},
-    std::pair{"<f2", DType::kF16}, std::pair{"<f4", DType::kF32}, std::pair{"<f8", DType::kF64}};
-
 }  // namespace
 
 Part decode_npy(Bytes content, const std::string& where) {
-  const std::string_view text = as_text(content);
-  if (!text.starts_with("\x93NUMPY") || content.size() < 12) fail<Corrupt>("{}: no .npy file", where);
-  const bool wide = text[6] >= 2;
-  const std::size_t from = wide ? 12 : 10;
-  const std::uint64_t size = wide ? load_le<std::uint32_t>(content.subspan(8)) : load_le<std::uint16_t>(content.subspan(8));
-  if (size > content.size() - from) fail<Corrupt>("{}: the .npy file is truncated within its header", where);
-  const std::string_view header = text.substr(from, static_cast<std::size_t>(size));
-  if (value_of(header, "'fortran_order'").starts_with("True")) {
-    fail<Corrupt>("{}: an .npy file in Fortran's order: save it with numpy.ascontiguousarray", where);
-  }
-  const std::string_view type = value_of(header, "'descr'").substr(0, 5);
-  Part part{.shape = npy_shape(value_of(header, "'shape'"), where)};
-  const auto* const known = std::ranges::find_if(kNpyTypes, [&](const auto& one) {
-    return type.size() == 5 && type.substr(1, 3) == one.first;
-  });
-  if (known == kNpyTypes.end()) fail<Corrupt>("{}: an .npy file of the type {}, which is not read", where, type);
-  part.dtype = known->second;
-  const Bytes values = content.subspan(from + static_cast<std::size_t>(size));
-  std::uint64_t bytes = size_of(part.dtype);
-  for (const std::int64_t extent : part.shape) {
-    const auto count = static_cast<std::uint64_t>(extent);
-    if (count != 0 && bytes > values.size() / count) {
-      fail<Corrupt>("{}: the .npy file is truncated: {} bytes are too few for its shape", where, values.size());
-    }
-    bytes *= count;
-  }
-  if (bytes != values.size()) fail<Corrupt>("{}: {} bytes of values, expected {}", where, values.size(), bytes);
-  part.bytes.assign(values.begin(), values.end());
-  return part;
+  const NpyHeader header = parse_npy(content, content.size(), where);
+  const Bytes values = content.subspan(static_cast<std::size_t>(header.begin));
+  return {.dtype = header.dtype, .shape = header.shape, .bytes = {values.begin(), values.end()}};
 }
 
 void decode_part(std::string_view extension, Bytes content, const ImageSize& size, const std::string& where,

@@ -13,9 +13,9 @@ namespace trireme::data {
 /// Where the samples of a file begin, in order, and where the last one ends: one more than there are samples.
 using Offsets = std::vector<std::uint64_t>;
 
-/// Returns the offsets that `NAME.index` beside `file` holds; if that is missing, damaged, of another kind, or of a file
-/// of another size or time of change, those that `scan` finds, and then writes it. A file that cannot be written is a
-/// warning: the next one to come scans again. A packed file is always scanned.
+/// Returns the offsets that `NAME.index` beside `file` holds; if that is missing, damaged, of another kind, or of a
+/// file of another size or time of change, those that `scan` finds, and then writes it. A file that cannot be written
+/// is a warning: the next one to come scans again. A packed file is always scanned.
 Offsets load_index(const RandomAccessFile& file, std::string_view kind, const std::function<Offsets()>& scan);
 
 /// Reads a file from front to back in pieces, for scans that look at a few bytes here and there. Not thread-safe.

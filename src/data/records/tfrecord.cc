@@ -13,18 +13,18 @@
 namespace trireme::data {
 namespace {
 
-constexpr std::uint64_t kLookedAt = 64;           // records that tell what the fields are
+constexpr std::uint64_t kLookedAt = 64;            // records that tell what the fields are
 constexpr std::size_t kMostTogether = 256 * kKiB;  // of neighbouring records, in one read
 
 DType dtype_of(Feature::Kind kind) {
-  return kind == Feature::Kind::kFloat   ? DType::kF32
-         : kind == Feature::Kind::kInt64 ? DType::kI64
-                                         : DType::kU8;
+  return kind == Feature::Kind::kFloat ? DType::kF32 : kind == Feature::Kind::kInt64 ? DType::kI64 : DType::kU8;
 }
 
 Feature::Kind kind_for(DType dtype, Feature::Kind found) {
   if (found == Feature::Kind::kBytes || found == Feature::Kind::kNone) return found;
-  return dtype == DType::kF32 ? Feature::Kind::kFloat : dtype == DType::kI64 ? Feature::Kind::kInt64 : Feature::Kind::kBytes;
+  return dtype == DType::kF32   ? Feature::Kind::kFloat
+         : dtype == DType::kI64 ? Feature::Kind::kInt64
+                                : Feature::Kind::kBytes;
 }
 
 /// What was seen of a feature in the first records.
@@ -80,7 +80,8 @@ Schema schema_for(const TfRecordFile& first, const TfRecordOptions& options) {
   std::vector<Field> fields = options.fields.empty() ? find_fields(first) : options.fields;
   if (options.classes > 0) {
     const auto label = std::ranges::find(fields, "label", &Field::name);
-    if (label == fields.end()) fail<InvalidArgument>("{}: classes are given, but there is no field 'label'", first.path().string());
+    if (label == fields.end())
+      fail<InvalidArgument>("{}: classes are given, but there is no field 'label'", first.path().string());
     label->classes = {options.classes};
   }
   return fields;
@@ -176,8 +177,8 @@ class TfRecords final : public Dataset {
     return field.varies() ? static_cast<std::int64_t>(count / (elements * width)) : 0;
   }
 
-  void copy(const std::vector<Row>& rows, const std::vector<Feature>& features, const std::vector<std::int64_t>& lengths,
-            std::size_t field, Batch& out) const {
+  void copy(const std::vector<Row>& rows, const std::vector<Feature>& features,
+            const std::vector<std::int64_t>& lengths, std::size_t field, Batch& out) const {
     if (rows.empty()) return;
     const std::size_t each = out.bytes(field).size() / rows.size();
     const std::size_t unit = schema()[field].elements() * size_of(schema()[field].dtype);

@@ -12,7 +12,8 @@ namespace trireme::data {
 /// A file of TFRecord: each record is its length, a checksum of that, its bytes, a checksum of them. Thread-safe.
 class TfRecordFile {
  public:
-  /// Opens it, and reads or makes its index. Throws IoError, or Corrupt with file and offset if the lengths are damaged.
+  /// Opens it, and reads or makes its index. Throws IoError, or Corrupt with file and offset if the lengths are
+  /// damaged.
   explicit TfRecordFile(const std::filesystem::path& path);
 
   std::uint64_t size() const { return offsets_.size() - 1; }  ///< records
@@ -29,6 +30,7 @@ class TfRecordFile {
   /// Returns `/data/x.tfrecord, byte 128`: where a record begins.
   std::string at(std::uint64_t record) const { return file_.at(offsets_[record]); }
   const std::filesystem::path& path() const { return file_.path(); }
+  const Offsets& offsets() const { return offsets_; }  ///< where each begins, and where the last one ends
 
  private:
   Offsets scan() const;

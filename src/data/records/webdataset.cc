@@ -9,6 +9,7 @@
 #include "data/records/parts.h"
 #include "data/records/record_index.h"
 #include "data/records/tar.h"
+#include "data/records/tar_samples.h"
 #include "data/shape.h"
 #include "data/shards.h"
 
@@ -17,25 +18,11 @@ namespace {
 
 constexpr std::uint64_t kSamplesLookedAt = 16;  // they tell what the fields are
 
-/// The name of a file in a tar up to the first dot behind the last slash, and what is behind that dot.
-struct MemberName {
-  std::string_view key = {};
-  std::string_view extension = {};  ///< empty: no file of a sample
-};
-
-MemberName split_name(std::string_view name) {
-  const std::size_t slash = name.rfind('/');
-  const std::size_t base = slash == std::string_view::npos ? 0 : slash + 1;
-  const std::size_t dot = name.find('.', base);
-  if (dot == std::string_view::npos || dot == base) return {};
-  return {.key = name.substr(0, dot), .extension = name.substr(dot + 1)};
-}
-
 /// One tar, and where its samples are.
 class TarShard {
  public:
   explicit TarShard(const std::filesystem::path& path)
-      : file_(path), offsets_(load_index(file_, "webdataset", [this] { return scan(); })) {}
+      : file_(path), offsets_(load_index(file_, kTarSamples, [this] { return scan_tar_samples(file_); })) {}
 
   std::uint64_t size() const { return offsets_.size() - 1; }
   std::string at(std::uint64_t sample) const { return file_.at(offsets_[sample]); }
@@ -53,7 +40,7 @@ class TarShard {
     std::vector<Part> parts;
     TarEntry entry;
     while (reader.next(entry)) {
-      const MemberName name = split_name(entry.name);
+      const TarMember name = split_member_name(entry.name);
       if (name.extension.empty()) continue;
       const std::string where = fmt::format("{}: {}", place(entry.begin), entry.name);
       decode_part(name.extension, fetch(entry.begin, static_cast<std::size_t>(entry.size)), size, where, parts);
@@ -62,26 +49,6 @@ class TarShard {
   }
 
  private:
-  Offsets scan() const {
-    if (file_.size() == 0) fail<Corrupt>("{}: the file is empty, expected a tar", file_.at(0));
-    ScanBuffer buffer(file_);
-    TarReader reader(
-        file_.size(), [&](std::uint64_t offset, std::size_t count) { return buffer.at(offset, count); },
-        [this](std::uint64_t offset) { return file_.at(offset); });
-    Offsets offsets;
-    std::string key;
-    TarEntry entry;
-    while (reader.next(entry)) {
-      const MemberName name = split_name(entry.name);
-      if (name.extension.empty() || (!offsets.empty() && name.key == key)) continue;
-      key = name.key;
-      offsets.push_back(entry.header);
-    }
-    if (offsets.empty()) fail<Corrupt>("{}: a tar without samples", file_.at(0));
-    offsets.push_back(reader.offset());
-    return offsets;
-  }
-
   RandomAccessFile file_;
   Offsets offsets_;
 };
@@ -89,8 +56,8 @@ class TarShard {
 /// Makes `field` one that `part` fits too: the same shape, or another length.
 void widen_field(Field& field, const Part& part, const std::string& where) {
   const bool same_type = field.dtype == part.dtype && field.shape.size() == part.shape.size();
-  const bool same_rest = same_type && (field.shape.empty() || std::equal(field.shape.begin() + 1, field.shape.end(),
-                                                                         part.shape.begin() + 1));
+  const bool same_rest = same_type && (field.shape.empty() ||
+                                       std::equal(field.shape.begin() + 1, field.shape.end(), part.shape.begin() + 1));
   if (!same_rest) {
     fail<Corrupt>("{}: '{}' is {} {}, but {} before: it differs in more than its length{}", where, part.name,
                   name_of(part.dtype), shape_text(part.shape), field.describe(),
@@ -111,7 +78,8 @@ Schema find_schema(const TarShard& shard, const WebDatasetOptions& options) {
                           .dtype = part.dtype,
                           .shape = part.shape,
                           .role = part.name == "label" ? Role::kTarget : Role::kInput});
-        if (part.name == "txt" || (!part.shape.empty() && part.shape.front() == 0)) fields.back().shape.front() = kVaries;
+        if (part.name == "txt" || (!part.shape.empty() && part.shape.front() == 0))
+          fields.back().shape.front() = kVaries;
       }
     }
   }
@@ -119,7 +87,8 @@ Schema find_schema(const TarShard& shard, const WebDatasetOptions& options) {
   std::ranges::sort(fields, {}, &Field::name);
   const auto label = std::ranges::find(fields, "label", &Field::name);
   if (options.classes > 0) {
-    if (label == fields.end()) fail<InvalidArgument>("{}: classes are given, but samples have no .cls", shard.path().string());
+    if (label == fields.end())
+      fail<InvalidArgument>("{}: classes are given, but samples have no .cls", shard.path().string());
     label->classes = {options.classes};
   }
   return fields;

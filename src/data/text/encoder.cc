@@ -33,8 +33,8 @@ void Encoder::encode(std::string_view text, std::vector<Token>& out) {
   }
 }
 
-/// Joins the pair of the earliest merge, of several the leftmost, until none is left. Pairs wait in a heap, so a word of
-/// n bytes takes n log n steps.
+/// Joins the pair of the earliest merge, of several the leftmost, until none is left. Pairs wait in a heap, so a word
+/// of n bytes takes n log n steps.
 void Encoder::encode_word(std::string_view word, std::vector<Token>& out) const {
   struct Symbol {
     Token token;

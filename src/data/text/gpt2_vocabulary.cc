@@ -18,8 +18,8 @@ bool stands_for_itself(unsigned byte) {
   return (byte >= '!' && byte <= '~') || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
 }
 
-/// The byte that a character of these files stands for: printable ones for themselves, the others, in order, are 256 and
-/// on. 256 if it stands for none.
+/// The byte that a character of these files stands for: printable ones for themselves, the others, in order, are 256
+/// and on. 256 if it stands for none.
 unsigned byte_of(char32_t point) {
   if (point < 256) return stands_for_itself(point) ? point : 256;
   char32_t next = 256;
@@ -51,7 +51,8 @@ Tokenizer Tokenizer::load_gpt2(const std::filesystem::path& vocabulary, const st
   result.pieces_.clear();
   for (const auto& [written, number] : object.items()) {
     const Token token = number.get<Token>();
-    if (token >= object.size() || token >= kMostPieces) fail<Corrupt>("'{}' is token {} of {}", written, token, object.size());
+    if (token >= object.size() || token >= kMostPieces)
+      fail<Corrupt>("'{}' is token {} of {}", written, token, object.size());
     if (token >= result.size()) result.pieces_.resize(token + 1);
     std::string bytes = bytes_of(written);
     if (bytes.empty() || (written.starts_with("<|") && written.ends_with("|>"))) {

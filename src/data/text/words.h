@@ -13,8 +13,8 @@ namespace trireme::data {
 /// bytes that are not UTF-8 are kept as they are, where GPT-2 replaces them.
 std::size_t first_word(std::string_view text);
 
-/// Returns where a long text can be cut so that both halves have the same words as the whole: before the last space that
-/// follows something else; 0 if there is none.
+/// Returns where a long text can be cut so that both halves have the same words as the whole: before the last space
+/// that follows something else; 0 if there is none.
 std::size_t last_cut(std::string_view text);
 
 }  // namespace trireme::data

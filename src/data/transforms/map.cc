@@ -65,14 +65,14 @@ class Made final : public Dataset {
   MapOptions options_;
 };
 
-struct Image {
+struct ImageField {
   std::size_t field = 0;
   std::int64_t channels = 0;
   std::int64_t rows = 0;
   std::int64_t columns = 0;
 };
 
-Image image_of(const Dataset& source, std::string_view name) {
+ImageField image_of(const Dataset& source, std::string_view name) {
   const std::size_t index = source.schema().index_of(name);
   const Field& field = source.schema()[index];
   if (field.dtype != DType::kF32 || field.shape.size() != 3 || field.varies()) {
@@ -83,7 +83,7 @@ Image image_of(const Dataset& source, std::string_view name) {
 }
 
 /// Moves a plane by (down, right); what comes in at the edges is 0.
-void shift_plane(std::span<float> plane, const Image& image, std::int64_t down, std::int64_t right) {
+void shift_plane(std::span<float> plane, const ImageField& image, std::int64_t down, std::int64_t right) {
   const auto row_of = [&](std::int64_t row) { return plane.data() + row * image.columns; };
   const auto shift_row = [&](std::int64_t row) {
     float* to = row_of(row);
@@ -114,7 +114,7 @@ DatasetPtr map(DatasetPtr source, Schema schema, Make make, const MapOptions& op
 }
 
 DatasetPtr random_shift(DatasetPtr source, std::string_view field, std::int64_t pixels, std::uint64_t seed) {
-  const Image image = image_of(*source, field);
+  const ImageField image = image_of(*source, field);
   if (pixels < 1 || pixels >= std::min(image.rows, image.columns)) {
     fail<InvalidArgument>("images of {}x{} cannot be shifted by {} pixels", image.rows, image.columns, pixels);
   }
@@ -130,7 +130,7 @@ DatasetPtr random_shift(DatasetPtr source, std::string_view field, std::int64_t 
 }
 
 DatasetPtr random_mirror(DatasetPtr source, std::string_view field, std::uint64_t seed) {
-  const Image image = image_of(*source, field);
+  const ImageField image = image_of(*source, field);
   const auto mirror = [image](Sample& sample, RandomStream& random) {
     if (random.below(2) == 0) return;
     const std::span<float> all = sample.values<float>(image.field);
