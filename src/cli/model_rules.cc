@@ -63,6 +63,7 @@ void check_model_takes(const std::string& model, const data::Schema& samples) {
     for (const Rule& other : rules()) {
       if (other.takes != nullptr && other.takes(field)) names.push_back(other.model);
     }
+    if (names.empty()) names.push_back("wide-deep");  // categories of a table
     return names;
   };
   if (inputs.size() != 1) {

@@ -64,7 +64,8 @@ int CsvReader::peek() {
 }
 
 void CsvReader::read_field() {
-  if (count_ == kMaxFields) fail<Corrupt>("{}: more than {} columns; is the separator right?", where(), kMaxFields);
+  if (count_ == kMaxFields)
+    fail<Corrupt>("{}: more than {} columns; is the separator right?", where(line_), kMaxFields);
   if (count_ == fields_.size()) fields_.emplace_back();
   std::string& field = fields_[count_++];
   field.clear();
@@ -93,11 +94,11 @@ void CsvReader::read_plain(std::string& field) {
 }
 
 void CsvReader::read_quoted(std::string& field) {
-  const std::string start = where();
+  const std::uint64_t first_line = line_;
   get();
   while (true) {
     const int character = get();
-    if (character == kEnd) fail<Corrupt>("{}: expected a closing quote, found the end of the file", start);
+    if (character == kEnd) fail<Corrupt>("{}: expected a closing quote, found the end of the file", where(first_line));
     if (character == '"') {
       if (peek() != '"') break;
       get();
@@ -106,14 +107,14 @@ void CsvReader::read_quoted(std::string& field) {
   }
   skip_blanks();
   if (!at_field_end()) {
-    fail<Corrupt>("{}: expected '{}' or the end of the line after the closing quote, found more text", where(),
+    fail<Corrupt>("{}: expected '{}' or the end of the line after the closing quote, found more text", where(line_),
                   static_cast<char>(separator_));
   }
 }
 
 void CsvReader::check_room(const std::string& field, std::size_t more) const {
   if (field.size() + more > kMaxFieldBytes) {
-    fail<Corrupt>("{}: a field of more than {} bytes; is a quote left open or the separator wrong?", where(),
+    fail<Corrupt>("{}: a field of more than {} bytes; is a quote left open or the separator wrong?", where(line_),
                   kMaxFieldBytes);
   }
 }
@@ -132,8 +133,8 @@ bool CsvReader::at_field_end() {
   return character == kEnd || character == '\n' || character == '\r' || character == separator_;
 }
 
-std::string CsvReader::where() const {
-  return fmt::format("{}, line {}, column {}", source_.path().string(), line_, count_);
+std::string CsvReader::where(std::uint64_t line) const {
+  return fmt::format("{}, line {}, column {}", source_.path().string(), line, count_);
 }
 
 }  // namespace trireme::data

@@ -40,7 +40,7 @@ class CsvReader {
   void append(std::string& field, int character);
   void skip_blanks();
   bool at_field_end();
-  std::string where() const;
+  std::string where(std::uint64_t line) const;
 
   ByteSource source_;
   int separator_;  ///< as get() returns it: an unsigned byte

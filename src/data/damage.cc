@@ -14,6 +14,8 @@
 namespace trireme::data {
 namespace {
 
+constexpr std::int64_t kMostClassesChecked = 65536;
+
 /// Runs `body`; what is wrong with a file is told and counted, and false returned.
 template <typename Body>
 bool succeeds(DamageReport& report, const std::function<void(const std::string&)>& tell, const Body& body) {
@@ -72,7 +74,10 @@ DamageReport find_damage(const std::string& spec, const OpenOptions& options,
   if (located.kind == SourceKind::kTable) check_rows(located, report, tell);
   if (report.damaged > 0) return report;
   Source source;
-  if (!succeeds(report, tell, [&] { source = open_source(spec, options); })) return report;
+  OpenOptions asked = options;
+  // Counting classes would stop at the first damage.
+  if (asked.classes == 0 && located.kind != SourceKind::kTable) asked.classes = kMostClassesChecked;
+  if (!succeeds(report, tell, [&] { source = open_source(spec, asked); })) return report;
   read_everything(*source.samples, report, tell);
   if (source.test) read_everything(*source.test, report, tell);
   return report;

@@ -70,7 +70,7 @@ std::int64_t language_outputs(const Schema& samples) {
            "make tokens of text with 'trireme data tokenize', or give a text file");
   }
   if (!tokens.varies() && tokens.shape.front() < 2) {
-    refuse("language-model", tokens, "at least two tokens per sample", "give a longer window (--window)");
+    refuse("language-model", tokens, "at least two tokens per sample", "give longer samples (--length)");
   }
   return tokens.classes.front();
 }

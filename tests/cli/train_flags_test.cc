@@ -165,5 +165,25 @@ TEST(TrainFlags, AnotherCommandSharesSomeInItsOwnWords) {
   EXPECT_TRUE(flags.json);
 }
 
+TEST(TrainFlags, HowToReadDataIsParsed) {
+  EXPECT_THAT(parse_list("a,,b c"), ElementsAre("a", "b c"));
+  EXPECT_THAT(parse_list(""), ElementsAre());
+  EXPECT_EQ(parse_types("zip=category,a=b=date"),
+            (std::map<std::string, data::ColumnKind>{{"zip", data::ColumnKind::kCategory},
+                                                     {"a=b", data::ColumnKind::kDate}}));
+  EXPECT_EQ(parse_shapes("image=3x32x32,mask=7"),
+            (std::map<std::string, std::vector<std::int64_t>>{{"image", {3, 32, 32}}, {"mask", {7}}}));
+  EXPECT_EQ(parse_image_size("32x16").width, 16);
+  for (const char* const wrong : {"image", "image=", "=3", "image=3x", "image=0x3", "image=-1", "image=3y"}) {
+    EXPECT_FAILS(parse_shapes(wrong), InvalidArgument, "--shape", wrong, "image=3x32x32");
+  }
+  for (const char* const wrong : {"zip", "zip=", "=date", "zip=dat"}) {
+    EXPECT_FAILS(parse_types(wrong), InvalidArgument, "--types", wrong);
+  }
+  for (const char* const wrong : {"32", "0x4", "4x", "4x4x4", "99999x1"}) {
+    EXPECT_FAILS(parse_image_size(wrong), InvalidArgument, "--image-size", wrong);
+  }
+}
+
 }  // namespace
 }  // namespace trireme::cli

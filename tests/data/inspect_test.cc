@@ -80,7 +80,8 @@ TEST_F(Inspected, RecordsArraysAndTarsAreSplit) {
     tar += tar_file(fmt::format("{}.cls", int{i}), std::to_string(i));
   }
   const auto numbers = [](const DatasetPtr& samples) {
-    const auto values = read_all(*samples).values<std::int64_t>(std::size_t{0});
+    const Batch batch = read_all(*samples);
+    const auto values = batch.values<std::int64_t>(std::size_t{0});
     return std::vector<std::int64_t>(values.begin(), values.end());
   };
   const std::vector<std::int64_t> train{0, 1, 3, 4};

@@ -80,8 +80,17 @@ TEST_F(OpenData, WrongNamesSayWhatIsMeant) {
   EXPECT_FAILS(open("synthetic", {.targets = {"lable"}}), InvalidArgument, "no field 'lable'", "did you mean 'label'");
 }
 
+TEST_F(OpenData, FoldersAreTriedInOrder) {
+  std::filesystem::create_directories(folder_ / "empty");
+  write("full/t.csv", rows());
+  const Mirrors both = Mirrors::parse((folder_ / "empty").string() + "," + (folder_ / "full").string());
+  EXPECT_EQ(open("t.csv", {.folders = both}).split.train->size(), 27u);
+  EXPECT_FAILS(open("u.csv", {.folders = both}), IoError, "empty/u.csv", "full/u.csv");
+  EXPECT_FAILS(open("fashion-minst", {.folders = both}), InvalidArgument, "did you mean 'fashion-mnist'");
+}
+
 TEST_F(OpenData, TheTailOfATextIsForTesting) {
-  const Opened opened = open(write("t.txt", std::string(1000, 'a') + std::string(100, 'b')), {.length = 10});
+  const Opened opened = open(write("t.txt", std::string(980, 'a') + std::string(120, 'b')), {.length = 10});
   EXPECT_EQ(opened.split.train->size() + opened.split.test->size(), 109u);
   const Batch batch = read_all(*opened.split.test);
   for (const std::int32_t token : batch.values<std::int32_t>("tokens")) EXPECT_EQ(token, 'b');

@@ -142,7 +142,12 @@ TEST_F(TokenFiles, FileThatShrinksIsAnErrorNotASignal) {
 }
 
 TEST_F(TokenFiles, TextIsBytes) {
-  const auto dataset = load_text({folder_.write("a.txt", "abc\xff\x00z").string()}, {.length = 2});
+  const auto dataset = load_text({folder_
+                                      .write("a.txt",
+                                             "abc\xff"
+                                             "z")
+                                      .string()},
+                                 {.length = 2});
   EXPECT_EQ(dataset->schema()[0].limit(0), 256);
   EXPECT_EQ(tokens_of(*dataset, {0, 1}), (std::vector<std::int32_t>{'a', 'b', 'c', 'c', 255, 'z'}));
 }

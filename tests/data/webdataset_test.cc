@@ -37,17 +37,18 @@ TEST_F(WebDatasetTar, ImagesTextAndJson) {
   const auto dataset =
       load(tar_file("1.png", plain_png(2, 1, 2, 3)) + tar_file("1.txt", "hello") +
            tar_file("1.json", R"({"size": 2.5, "name": "x", "box": [1, 2]})") + tar_file("1.md", "ignored") + end_);
-  EXPECT_EQ(dataset->schema().describe(), "box 2, image u8 3x2x2, size, txt u8 of any length");
+  EXPECT_EQ(dataset->schema().describe(), "box 2, image u8 3x2x2, size, txt u8 *");
   EXPECT_THAT(read_all(*dataset).values<float>("box"), ::testing::ElementsAre(1.0f, 2.0f));
 }
 
-TEST_F(WebDatasetTar, TruncatedAtAnyBlockIsCorrupt) {
+TEST_F(WebDatasetTar, TruncatedWithinAFileIsCorrupt) {
   const std::string whole = sample("1", '2', 0.5) + sample("2", '0', 7);
-  for (std::size_t size = 0; size < whole.size(); size += 100) {
-    if (size % 512 == 0 && size > 0) continue;  // ends between two files: they may be all there are
-    const std::string cut = whole.substr(0, size);
-    EXPECT_FAILS(read_all(*load(cut)), Corrupt, "set.tar, byte");
+  for (std::size_t file = 0; file < whole.size(); file += 1024) {  // a header and a block each
+    for (const std::size_t kept : {1, 100, 511, 512}) {
+      EXPECT_FAILS(read_all(*load(whole.substr(0, file + kept))), Corrupt, "set.tar, byte");
+    }
   }
+  EXPECT_FAILS(read_all(*load(whole.substr(0, 1024 + 512 + 100))), Corrupt, "set.tar, byte");
 }
 
 TEST_F(WebDatasetTar, DamagedHeadersAndClaims) {
@@ -60,7 +61,7 @@ TEST_F(WebDatasetTar, DamagedHeadersAndClaims) {
 }
 
 TEST_F(WebDatasetTar, SamplesThatDoNotFitTheFirstAreNamed) {
-  EXPECT_FAILS(load(sample("1", '2', 0.5) + tar_file("2.cls", "x") + end_), Corrupt, "2.cls", "'x'");
+  EXPECT_FAILS(read_all(*load(sample("1", '2', 0.5) + tar_file("2.cls", "x") + end_)), Corrupt, "2.cls", "'x'");
   EXPECT_FAILS(read_all(*load(sample("1", '2', 0.5) + tar_file("2.cls", "1") + end_)), Corrupt, "has no 'npy'");
   EXPECT_FAILS(read_all(*load(sample("1", '2', 0.5) + end_, {.classes = 2})), Corrupt, "label 2, expected 0 to 1");
   EXPECT_FAILS(load(tar_file("1.md", "x") + end_, {}), Corrupt, "no file of a kind that is read");

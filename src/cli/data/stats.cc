@@ -102,7 +102,6 @@ int data_stats(const DataInspectOptions& options) {
       add_classes(source, field, classes);
     }
     observe::BenchReport report;
-    report.baseline["samples"] = source.samples->size();
     if (!numbers.rows.empty()) report.tables.push_back(std::move(numbers));
     if (!classes.rows.empty()) report.tables.push_back(std::move(classes));
     if (options.json) {

@@ -131,10 +131,21 @@ bool begins_as_image(std::span<const std::byte> bytes) {
   return text.starts_with("\x89PNG") || text.starts_with("\xff\xd8\xff");
 }
 
-/// The first input of bytes of any length that holds an image in the first sample; nullopt if there is none.
+/// Reads the first sample that is sound, of the first few; false if there is none.
+bool read_first_sound(const Dataset& samples, Batch& batch) {
+  for (std::uint64_t row = 0; row < std::min<std::uint64_t>(16, samples.size()); ++row) {
+    try {
+      samples.read(std::span(&row, 1), batch);
+      return true;
+    } catch (const Corrupt&) {  // named when it is read for good
+    }
+  }
+  return false;
+}
+
+/// The first input of bytes that holds an image in the first sample; nullopt if there is none.
 std::optional<std::size_t> find_encoded_image(const Dataset& samples, Batch& batch) {
-  const std::uint64_t first = 0;
-  samples.read(std::span(&first, 1), batch);
+  if (!read_first_sound(samples, batch)) return std::nullopt;
   for (std::size_t i = 0; i < samples.schema().size(); ++i) {
     const Field& field = samples.schema()[i];
     if (field.dtype == DType::kU8 && field.shape.size() == 1 && begins_as_image(std::as_const(batch).bytes(i)))

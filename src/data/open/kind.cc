@@ -81,18 +81,25 @@ SourceKind kind_of_folder(const std::filesystem::path& folder) {
       folder.string(), readable.empty() ? "" : fmt::format("; give one of its files: {}", fmt::join(readable, ", ")));
 }
 
-[[noreturn]] void refuse_unknown(const std::string& spec) {
-  std::vector<std::string> candidates = named_data();
+/// Returns ` (did you mean 'flights.csv'?)`: one of the names, or a file in the same folder.
+std::string meant(const std::string& spec) {
   const std::filesystem::path path = spec;
-  const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
-  std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
-    if (candidates.size() == 1000) break;
-    const std::string name = entry.path().filename().string();
-    candidates.push_back(path.has_parent_path() ? (folder / name).string() : name);
+  if (!path.has_parent_path()) {
+    if (std::string named = did_you_mean(spec, named_data()); !named.empty()) return named;
   }
-  fail<InvalidArgument>("there is no data set '{}'{}: use {}, {}", spec, did_you_mean(spec, candidates),
-                        fmt::join(named_data(), ", "), kFiles);
+  std::vector<std::string> files;
+  std::error_code ignored;
+  const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    if (files.size() == 1000) break;
+    files.push_back(entry.path().filename().string());
+  }
+  return did_you_mean(path.filename().string(), files);
+}
+
+[[noreturn]] void refuse_unknown(const std::string& spec) {
+  fail<InvalidArgument>("there is no data set '{}'{}: use {}, {}", spec, meant(spec), fmt::join(named_data(), ", "),
+                        kFiles);
 }
 
 std::vector<std::string> split_at_commas(const std::string& spec) {
@@ -149,6 +156,16 @@ const char* name_of(SourceKind kind) {
       return "WebDataset";
   }
   return "";
+}
+
+bool data_exists(const std::string& spec) {
+  if (exists(spec)) return true;
+  try {
+    const std::vector<std::string> pattern = {spec};
+    return exists(expand(pattern).front());
+  } catch (const InvalidArgument&) {
+    return false;
+  }
 }
 
 Located locate(const std::string& spec) {

@@ -36,4 +36,8 @@ struct Located {
 /// Throws InvalidArgument with what was probably meant if there is no such thing, or it is of no kind that is read.
 Located locate(const std::string& spec);
 
+/// Whether there is a file or folder of this name, with or without the end that a packed one has; of a pattern, whether
+/// a file matches.
+bool data_exists(const std::string& spec);
+
 }  // namespace trireme::data

@@ -176,8 +176,15 @@ bool is_decoded(SourceKind kind) {
 
 Source open_source(const std::string& spec, const OpenOptions& options, const Encoding* known) {
   if (!options.folders || std::ranges::count(named_data(), spec) > 0) return open_place(spec, options, known);
-  return read_any(*options.folders / spec,
-                  [&](const path& place) { return open_place(place.string(), options, known); });
+  const Mirrors places = *options.folders / spec;
+  if (std::ranges::none_of(places.places(), [](const path& place) { return data_exists(place.string()); }) &&
+      !did_you_mean(spec, named_data()).empty()) {
+    return open_place(spec, options, known);  // a name that is misspelled, which it says
+  }
+  return read_any(places, [&](const path& place) {
+    if (!data_exists(place.string())) fail<IoError>("cannot open {}: there is no such file", place.string());
+    return open_place(place.string(), options, known);
+  });
 }
 
 }  // namespace trireme::data

@@ -35,37 +35,55 @@ struct Seen {
   bool varies = false;
 };
 
+using SeenFeatures = std::map<std::string, Seen, std::less<>>;
+
+void look_at(std::string_view name, const Feature& feature, SeenFeatures& features) {
+  const std::size_t count = count_values(feature);
+  const auto [entry, is_new] = features.try_emplace(std::string(name));
+  Seen& seen = entry->second;
+  if (seen.kind == Feature::Kind::kNone) seen.kind = feature.kind;
+  if (feature.kind != Feature::Kind::kNone && feature.kind != seen.kind) {
+    fail<Corrupt>("feature '{}' is {}, but {} before", name, name_of(feature.kind), name_of(seen.kind));
+  }
+  seen.varies = seen.varies || (!is_new && seen.count != count);
+  seen.count = count;
+  ++seen.records;
+}
+
+void look_at_record(const TfRecordFile& file, std::uint64_t record, std::vector<std::byte>& buffer,
+                    SeenFeatures& features) {
+  buffer.resize(file.span_of(record, 1));
+  std::vector<Bytes> records;
+  file.read(record, 1, buffer, records);
+  try {
+    parse_example(records.front(),
+                  [&](std::string_view name, const Feature& feature) { look_at(name, feature, features); });
+  } catch (const Corrupt& problem) {
+    fail<Corrupt>("{}: record {}: {}", file.at(record), record, problem.what());
+  }
+}
+
 std::vector<Field> find_fields(const TfRecordFile& file) {
-  std::map<std::string, Seen, std::less<>> features;
+  SeenFeatures features;
   const std::uint64_t looked_at = std::min(kLookedAt, file.size());
   std::vector<std::byte> buffer;
+  std::string first_damage;
+  std::uint64_t sound = 0;
   for (std::uint64_t record = 0; record < looked_at; ++record) {
-    buffer.resize(file.span_of(record, 1));
-    std::vector<Bytes> records;
-    file.read(record, 1, buffer, records);
     try {
-      parse_example(records.front(), [&](std::string_view name, const Feature& feature) {
-        const std::size_t count = count_values(feature);
-        const auto [entry, is_new] = features.try_emplace(std::string(name));
-        Seen& seen = entry->second;
-        if (seen.kind == Feature::Kind::kNone) seen.kind = feature.kind;
-        if (feature.kind != Feature::Kind::kNone && feature.kind != seen.kind) {
-          fail<Corrupt>("feature '{}' is {}, but {} before", name, name_of(feature.kind), name_of(seen.kind));
-        }
-        seen.varies = seen.varies || (!is_new && seen.count != count);
-        seen.count = count;
-        ++seen.records;
-      });
-    } catch (const Corrupt& problem) {
-      fail<Corrupt>("{}: record {}: {}", file.at(record), record, problem.what());
+      look_at_record(file, record, buffer, features);
+      ++sound;
+    } catch (const Corrupt& problem) {  // refused when it is read; the others tell what the fields are
+      if (first_damage.empty()) first_damage = problem.what();
     }
   }
+  if (sound == 0) fail<Corrupt>("{}", first_damage);
   std::vector<Field> fields;
   for (const auto& [name, seen] : features) {
     if (seen.kind == Feature::Kind::kNone || name.empty()) continue;
     Field field{.name = name, .dtype = dtype_of(seen.kind)};
     if (name == "label") field.role = Role::kTarget;
-    if (seen.varies || seen.records < looked_at || seen.count == 0) {
+    if (seen.varies || seen.records < sound || seen.count == 0) {
       field.shape = {kVaries};
     } else if (seen.count > 1 || seen.kind == Feature::Kind::kBytes) {
       field.shape = {static_cast<std::int64_t>(seen.count)};
@@ -172,7 +190,8 @@ class TfRecords final : public Dataset {
     const std::size_t elements = field.elements();
     if (field.varies() ? count % (elements * width) != 0 : count != elements * width) {
       fail<Corrupt>("feature '{}' has {} {}, expected {}", field.name, count,
-                    feature.kind == Feature::Kind::kBytes ? "bytes" : "values", field.describe());
+                    feature.kind == Feature::Kind::kBytes || field.dtype == DType::kU8 ? "bytes" : "values",
+                    field.describe());
     }
     return field.varies() ? static_cast<std::int64_t>(count / (elements * width)) : 0;
   }

@@ -68,12 +68,21 @@ void widen_field(Field& field, const Part& part, const std::string& where) {
 
 Schema find_schema(const TarShard& shard, const WebDatasetOptions& options) {
   std::vector<Field> fields;
+  std::string first_damage;
   for (std::uint64_t sample = 0; sample < std::min(kSamplesLookedAt, shard.size()); ++sample) {
-    for (const Part& part : shard.read(sample, options.size)) {
+    std::vector<Part> parts;
+    try {
+      parts = shard.read(sample, options.size);
+    } catch (const Corrupt& problem) {  // refused when it is read; the others tell what the fields are
+      if (first_damage.empty()) first_damage = problem.what();
+      continue;
+    }
+    const bool first = fields.empty();
+    for (const Part& part : parts) {
       const auto known = std::ranges::find(fields, part.name, &Field::name);
       if (known != fields.end()) {
         widen_field(*known, part, shard.at(sample));
-      } else if (sample == 0) {
+      } else if (first) {
         fields.push_back({.name = part.name,
                           .dtype = part.dtype,
                           .shape = part.shape,
@@ -83,6 +92,7 @@ Schema find_schema(const TarShard& shard, const WebDatasetOptions& options) {
       }
     }
   }
+  if (fields.empty() && !first_damage.empty()) fail<Corrupt>("{}", first_damage);
   if (fields.empty()) fail<Corrupt>("{}: the first sample has no file of a kind that is read", shard.at(0));
   std::ranges::sort(fields, {}, &Field::name);
   const auto label = std::ranges::find(fields, "label", &Field::name);

@@ -95,7 +95,7 @@ ColumnKind ColumnScan::kind() const {
 }
 
 void ColumnScan::check_nearly_numbers() const {
-  if (numbers_ / kNearlyAll < others_) return;
+  if (others_ == 0 || numbers_ / kNearlyAll < others_) return;
   fail<Corrupt>("{}: expected a number, as {} others in column '{}' are; mend it, or say that it is a category",
                 first_other_, numbers_, name_);
 }
@@ -142,6 +142,7 @@ ColumnEncoding ColumnScan::decide(std::string& note) const {
 
 TargetEncoding ColumnScan::decide_target(std::int64_t classes) const {
   TargetEncoding target{.name = name_};
+  if (numbers_ + others_ == 0) fail<InvalidArgument>("target '{}' is missing in every row", name_);
   const bool numbered = only_numbers() && whole_ && least_ >= 0 && given_ != ColumnKind::kNumber &&
                         (classes > 0 || (!too_many_values_ && values_.size() <= kMostTargetClasses &&
                                          most_ < 2 * static_cast<double>(values_.size()) + 8));

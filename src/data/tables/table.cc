@@ -104,9 +104,11 @@ Request resolve(const TableOptions& options, const std::vector<std::string>& nam
 std::vector<ColumnScan> scan(TableRows& rows, const Request& request) {
   std::vector<ColumnScan> columns;
   for (std::size_t i = 0; i < rows.names().size(); ++i) columns.emplace_back(rows.names()[i], request.kinds[i]);
-  while (rows.next()) {
+  bool empty = true;
+  for (; rows.next(); empty = false) {
     for (std::size_t i = 0; i < columns.size(); ++i) columns[i].add(rows.fields()[i], [&] { return rows.at(i); });
   }
+  if (empty) fail<Corrupt>("{}: no rows, only a header", rows.path());
   return columns;
 }
 
