@@ -114,7 +114,7 @@ std::vector<std::string> split_at_commas(const std::string& spec) {
 }
 
 /// Whether there is such a file, with or without the end that a packed one has.
-bool exists(const std::filesystem::path& path) {
+bool file_exists(const std::filesystem::path& path) {
   std::error_code ignored;
   return std::filesystem::exists(path, ignored) || has_file(path.parent_path(), path.filename().string());
 }
@@ -159,10 +159,10 @@ const char* name_of(SourceKind kind) {
 }
 
 bool data_exists(const std::string& spec) {
-  if (exists(spec)) return true;
+  if (file_exists(spec)) return true;
   try {
     const std::vector<std::string> pattern = {spec};
-    return exists(expand(pattern).front());
+    return file_exists(expand(pattern).front());
   } catch (const InvalidArgument&) {
     return false;
   }
@@ -174,10 +174,10 @@ Located locate(const std::string& spec) {
   std::error_code ignored;
   if (std::filesystem::is_directory(spec, ignored)) return {.kind = kind_of_folder(spec), .files = {spec}};
   Located located;
-  located.files = exists(spec) ? std::vector<std::string>{spec} : split_at_commas(spec);
+  located.files = file_exists(spec) ? std::vector<std::string>{spec} : split_at_commas(spec);
   std::optional<SourceKind> kind;
   for (const std::string& file : located.files) {
-    if (file.empty() || (file.find_first_of("*?[") == std::string::npos && !exists(file)))
+    if (file.empty() || (file.find_first_of("*?[") == std::string::npos && !file_exists(file)))
       refuse_unknown(file.empty() ? spec : file);
     const std::vector<std::string> pattern = {file};
     const std::filesystem::path first = expand(pattern).front();
