@@ -22,6 +22,7 @@
 #include "trireme/sources.h"
 #include "trireme/strategy.h"
 #include "trireme/task.h"
+#include "trireme/train_main.h"
 #include "trireme/trainer.h"
 #include "trireme/transforms.h"
 #include "trireme/types.h"

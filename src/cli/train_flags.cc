@@ -7,12 +7,12 @@
 #include <fmt/ranges.h>
 
 #include "trireme/sampler.h"
+#include "trireme/train_main.h"
 #include "trireme/transforms.h"
 
 #include "base/error.h"
 #include "base/suggest.h"
 #include "cli/declare_flag.h"
-#include "cli/model_rules.h"
 #include "cli/train_flag_table.h"
 #include "cluster/strategy_choice.h"
 #include "data/mirrors.h"
@@ -139,15 +139,6 @@ void check_strategy(const TrainFlags& flags) {
 
 }  // namespace
 
-void check_model(const std::string& /*flag*/, const std::string& value) {
-  const auto& models = known_models();
-  if (std::find(models.begin(), models.end(), value) != models.end()) return;
-  fail<InvalidArgument>(
-      "there is no model '{}'{}: use {}, or write a program of your own (see examples/fashion_mnist.cc) and start it "
-      "with 'trireme run'",
-      value, did_you_mean(value, models), fmt::join(models, ", "));
-}
-
 void check_device(const std::string& flag, const std::string& value) {
   if (value == "cpu" || value == "cuda" || value.starts_with("cuda:")) return;
   const std::string meant = value == "gpu" ? "cuda" : value;
@@ -157,6 +148,16 @@ void check_device(const std::string& flag, const std::string& value) {
 void check_each(const TrainFlags& flags) {
   for_each_train_flag([&](const auto& flag) {
     if (flag.traits.check != nullptr) flag.traits.check(flag.name(), flags.*flag.member);
+  });
+}
+
+void check_for_worker(const CLI::App& command) {
+  for_each_train_flag([&](const auto& flag) {
+    if (flag.for_workers() || command.get_option(flag.name())->count() == 0) return;
+    fail<InvalidArgument>(
+        "{}: this program is a worker of a job that was started already; give this flag to the "
+        "launcher, such as 'trireme run {} ...'",
+        flag.name(), flag.name());
   });
 }
 
@@ -233,12 +234,14 @@ launch::JobSpec to_job(const TrainFlags& flags) {
 
 namespace {
 
+constexpr const char* kFeatures = "features";  // of a table
+
 /// Every tenth row is for testing; features are normalised by the mean and deviation of the others.
 data::Split split_table(const data::DatasetPtr& whole) {
   const data::Split parts = data::split_off_test(whole);
-  const auto scale = data::measure(*parts.train, "features");
-  return {.train = data::normalize(parts.train, "features", scale),
-          .test = data::normalize(parts.test, "features", scale)};
+  const auto scale = data::measure(*parts.train, kFeatures);
+  return {.train = data::normalize(parts.train, kFeatures, scale),
+          .test = data::normalize(parts.test, kFeatures, scale)};
 }
 
 /// Returns the folders that the flags name; nullopt if they name none.
@@ -266,14 +269,26 @@ data::Mirrors csv_files(const TrainFlags& flags, const std::optional<data::Mirro
 }  // namespace
 
 data::Split load_data(const TrainFlags& flags) {
+  if (const auto load = own_data(flags.data)) return load();
   const std::optional<data::Mirrors> folders = data_folders(flags);
   if (flags.data == "synthetic") return data::make_synthetic({});
   if (flags.data == "fashion-mnist") return folders ? data::load_fashion_mnist(*folders) : data::load_fashion_mnist();
-  if (flags.data.ends_with(".csv") || flags.data.ends_with(".csv.gz")) {
+  if (is_table(flags.data)) {
     return split_table(data::load_csv(csv_files(flags, folders), {}));
   }
-  fail<InvalidArgument>("there is no data set '{}'{}: use fashion-mnist, synthetic, or the path of a .csv file",
-                        flags.data, did_you_mean(flags.data, {"fashion-mnist", "synthetic"}));
+  std::vector<std::string> names = data_names();
+  names.insert(names.end(), {"fashion-mnist", "synthetic"});
+  fail<InvalidArgument>("there is no data set '{}'{}: use {}, or the path of a .csv file", flags.data,
+                        did_you_mean(flags.data, names), fmt::join(names, ", "));
+}
+
+bool is_table(const std::string& data) { return data.ends_with(".csv") || data.ends_with(".csv.gz"); }
+
+data::DatasetPtr load_table_like(const TrainFlags& flags, const std::string& file) {
+  const data::DatasetPtr rows = data::load_csv(file, {});
+  if (!is_table(flags.data)) return rows;
+  const data::DatasetPtr trained = data::load_csv(csv_files(flags, data_folders(flags)), {});
+  return data::normalize(rows, kFeatures, data::measure(*data::split_off_test(trained).train, kFeatures));
 }
 
 Slow parse_slow(const std::string& text) {

@@ -110,6 +110,10 @@ void settle(CLI::App& command, TrainFlags& flags);
 /// Checks each flag by itself. Throws InvalidArgument that names the flag and what is allowed.
 void check_each(const TrainFlags& flags);
 
+/// Throws InvalidArgument if a flag was given to `command` that only a launcher can heed: this process is a worker of a
+/// job that another one has started.
+void check_for_worker(const CLI::App& command);
+
 /// Also checks that the flags go together. Throws InvalidArgument.
 void check(const TrainFlags& flags);
 
@@ -135,6 +139,12 @@ launch::JobSpec to_job(const TrainFlags& flags);
 /// such set), IoError or Corrupt (its files).
 data::Split load_data(const TrainFlags& flags);
 
+/// Whether `data` is a file of a table, by its name.
+bool is_table(const std::string& data);
+
+/// All rows of the table in `file`, scaled as those that `flags` name for training are. Throws as load_data.
+data::DatasetPtr load_table_like(const TrainFlags& flags, const std::string& file);
+
 /// "4" or "2:8". Throws InvalidArgument.
 struct WorkerRange {
   std::uint32_t least = 1;   ///< the job waits while there are fewer
@@ -156,8 +166,7 @@ struct Slow {
 };
 Slow parse_slow(const std::string& text);
 
-/// Throw InvalidArgument if there is no such model, or device.
-void check_model(const std::string& flag, const std::string& value);
+/// Throws InvalidArgument if there is no such device.
 void check_device(const std::string& flag, const std::string& value);
 
 /// Whether the strategy is ps, and whether it has servers. Throw InvalidArgument if there is no such strategy.
