@@ -37,6 +37,10 @@ foreach(library ${libraries})
     DESTINATION ${package_folder} COMPONENT development)
 endforeach()
 
+if(TARGET trireme_torch)  # it links the launcher, which is no component of its own
+  install(TARGETS trireme_launcher EXPORT trireme_torch ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
+endif()
+
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/ ${PROJECT_BINARY_DIR}/include/ DESTINATION include
   COMPONENT development FILES_MATCHING PATTERN "*.h")
 

@@ -2,11 +2,14 @@
 find_package(Torch REQUIRED)
 message(STATUS "LibTorch ${Torch_VERSION} from ${TORCH_INSTALL_PREFIX}")
 
-trireme_sources(torch_sources tensor models elastic dist train)
+trireme_sources(torch_sources tensor models elastic dist train app)
+list(FILTER torch_sources EXCLUDE REGEX "/app/worker_main.cc$")
+list(APPEND torch_sources ${PROJECT_SOURCE_DIR}/src/cli/worker_options.cc)
 add_library(trireme_torch STATIC ${torch_sources})
 add_library(Trireme::torch ALIAS trireme_torch)
 trireme_library(trireme_torch torch)
-target_link_libraries(trireme_torch PUBLIC trireme_core PRIVATE $<BUILD_INTERFACE:trireme_internal>)
+target_link_libraries(trireme_torch PUBLIC trireme_launcher trireme_core
+  PRIVATE $<BUILD_INTERFACE:trireme_internal> $<BUILD_INTERFACE:CLI11::CLI11>)
 # First of the shared libraries: LibTorch from Python's packages exports some of std::filesystem, from an older compiler.
 target_link_libraries(trireme_torch PUBLIC $<$<CXX_COMPILER_ID:GNU>:stdc++>)
 foreach(library ${TORCH_LIBRARIES})
@@ -26,14 +29,14 @@ foreach(folder ${TORCH_INCLUDE_DIRS})
   endif()
 endforeach()
 
-add_executable(trireme-worker src/cli/worker_main.cc src/cli/worker_options.cc)
+add_executable(trireme-worker src/app/worker_main.cc)
 target_link_libraries(trireme-worker PRIVATE trireme_torch trireme_flags)
 target_precompile_headers(trireme-worker REUSE_FROM trireme_torch)
 trireme_program(trireme-worker)
 
 add_executable(trireme-torch-archive src/cli/torch_archive_main.cc src/cli/confinement.cc
   src/cli/ckpt/conversion_report.cc)
-target_link_libraries(trireme-torch-archive PRIVATE trireme_torch trireme_internal)
+target_link_libraries(trireme-torch-archive PRIVATE trireme_torch trireme_flags)
 target_precompile_headers(trireme-torch-archive REUSE_FROM trireme_torch)
 set_source_files_properties(src/cli/confinement.cc src/cli/ckpt/conversion_report.cc PROPERTIES
   SKIP_PRECOMPILE_HEADERS ON)  # they are small, and see nothing of LibTorch

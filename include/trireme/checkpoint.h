@@ -43,7 +43,8 @@ struct LoadReport {
 
 /// Fills the parameters and buffers of `module`, on whatever device they are, from `path`: a .safetensors file, the
 /// folder of a checkpoint, or that of a run, of which the newest complete checkpoint is meant. Floating-point types are
-/// converted to the model's.
+/// converted to the model's. GPT-2 as Hugging Face publishes it fits the models gpt2 to gpt2-xl: transposed weights are
+/// turned, masks and the tied last layer left out, and a shorter context takes the first positions.
 ///
 /// Throws InvalidArgument that names tensors that are missing, surplus, or of another shape or type, or says that there
 /// is no such file; Corrupt, IoError. The module is then unchanged.

@@ -2,6 +2,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
@@ -88,8 +89,19 @@ void register_model(const std::string& name, MakeModel make);
 /// Returns the names of the networks that come with Trireme, and of those registered.
 std::vector<std::string> model_names();
 
-/// Builds the network `name`. Its initial parameters come from torch's random generator: seed it first. Throws
-/// InvalidArgument if there is no such network, or the samples do not fit it.
+/// Builds the network `name`, or loads the one of TorchScript in a file whose name ends with .pt. Initial parameters
+/// come from torch's random generator: seed it first. Throws InvalidArgument if there is no such network, or the
+/// samples do not fit it.
 Model make_model(const std::string& name, const data::Schema& samples, std::int64_t outputs);
+
+/// Loads a network of TorchScript, which torch.jit.script or torch.jit.trace in Python made and torch.jit.save wrote:
+/// its parameters and buffers under their names, and its forward. What is in the file is code, and forward runs it:
+/// load only what you trust. Throws InvalidArgument if there is no such file, or it has no forward.
+Model load_torchscript(const std::filesystem::path& file);
+
+/// Writes a network that load_torchscript returned, with the parameters it has now, on the CPU and in evaluation mode,
+/// for torch.jit.load; a reader sees the old file or the new one. Throws InvalidArgument if `model` is another one,
+/// IoError.
+void save_torchscript(const Model& model, const std::filesystem::path& file);
 
 }  // namespace trireme

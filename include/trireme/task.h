@@ -95,6 +95,19 @@ struct Task {
             return function(batch);
           }
         }) {}
+
+  /// The same for a function of the model and a batch: what a program registers, which does not have its model yet.
+  template <typename Function>
+  requires std::invocable<Function, const Model&, const Batch&> Task(
+      Function function)  // NOLINT(google-explicit-constructor): likewise
+      : name("task"), compute([function = std::move(function)](const Model& model, const Batch& batch) -> Outcome {
+          if constexpr (std::convertible_to<std::invoke_result_t<Function, const Model&, const Batch&>,
+                                            torch::Tensor>) {
+            return {.loss = function(model, batch)};
+          } else {
+            return function(model, batch);
+          }
+        }) {}
 };
 
 struct ClassificationOptions {
@@ -118,10 +131,17 @@ Task language_model();
 /// The input again: mean squared error; rmse.
 Task autoencoder();
 
-/// Returns the names of the ready tasks: classification, multi-label, ...
+/// Makes a task; called once in each process.
+using MakeTask = std::function<Task()>;
+
+/// Makes `name` known to `make_task`, and to `--task` of a program that calls `train_main`. The task gets this name.
+/// Throws InvalidArgument if there is one already.
+void register_task(const std::string& name, MakeTask make);
+
+/// Returns the names of the ready tasks, classification, multi-label, ..., and of those registered.
 std::vector<std::string> task_names();
 
-/// Returns the ready task of this name. Throws InvalidArgument if there is none.
+/// Returns the task of this name; `options` are for ready ones. Throws InvalidArgument if there is none.
 Task make_task(const std::string& name, const ClassificationOptions& options = {});
 
 /// Returns the ready task that fits the samples: classes to predict, quantities, or tokens alone. Throws

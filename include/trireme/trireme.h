@@ -24,6 +24,7 @@
 #include "trireme/strategy.h"
 #include "trireme/tables.h"
 #include "trireme/task.h"
+#include "trireme/train_main.h"
 #include "trireme/trainer.h"
 #include "trireme/transforms.h"
 #include "trireme/types.h"

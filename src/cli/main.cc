@@ -1,15 +1,11 @@
 #include <csignal>
-#include <exception>
-#include <span>
 
 #include <CLI/CLI.hpp>
-#include <fmt/format.h>
 
 #include "trireme/version.h"
 
-#include "base/error.h"
 #include "cli/commands.h"
-#include "cli/usage_problem.h"
+#include "cli/training.h"
 
 namespace {
 
@@ -18,6 +14,7 @@ First steps:
   trireme train --epochs 2                      LeNet on Fashion-MNIST, 2 workers, 1 server
   trireme train --data synthetic --epochs 1     the same on generated data
   trireme resume runs/first                     continue a run that was stopped or killed
+  trireme predict runs/first rows.csv           what its model says of other samples; also eval, generate
   trireme run -w 2 -s 1 -- ./my_program         a program of yours as the workers
   trireme ckpt ls runs/my_run                   the checkpoints of a run; also show, verify, diff, export, import
   trireme chaos --strategy allreduce -w 4       kill workers during training and check that the result is the same
@@ -32,9 +29,14 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", TRIREME_VERSION);
   app.require_subcommand(1);
   app.footer(kFooter);
+  const trireme::cli::Words words(argv + 1, argv + argc);
+  const trireme::cli::WorkerProgram worker;
   trireme::cli::Action action;
-  trireme::cli::add_train(app, action);
-  trireme::cli::add_resume(app, action);
+  trireme::cli::add_train(app, action, worker);
+  trireme::cli::add_resume(app, action, worker, words);
+  trireme::cli::add_eval(app, action, worker, words);
+  trireme::cli::add_predict(app, action, worker, words);
+  trireme::cli::add_generate(app, action, worker, words);
   trireme::cli::add_run(app, action);
   trireme::cli::add_status(app, action);
   trireme::cli::add_scale(app, action);
@@ -46,20 +48,5 @@ int main(int argc, char** argv) {
   trireme::cli::add_chaos(app, action);
   trireme::cli::add_bench(app, action);
   trireme::cli::add_docs(app, action);
-  try {
-    trireme::cli::check_command(app, std::span(argv, static_cast<std::size_t>(argc)).subspan(1));
-    app.parse(argc, argv);
-    return action();
-  } catch (const CLI::Success& asked) {  // for help, or the version
-    return app.exit(asked);
-  } catch (const CLI::ParseError& problem) {
-    fmt::print(stderr, "trireme: {}\n", trireme::cli::explain(app, problem));
-    return 2;
-  } catch (const trireme::InvalidArgument& problem) {
-    fmt::print(stderr, "trireme: {}\n", problem.what());
-    return 2;
-  } catch (const std::exception& problem) {
-    fmt::print(stderr, "trireme: {}\n", problem.what());
-    return 1;
-  }
+  return trireme::cli::run_command_line(app, action, words);
 }

@@ -7,26 +7,14 @@
 #include "cli/config_file.h"
 #include "cli/numbers.h"
 #include "cli/origin.h"
+#include "cli/own_program.h"
 #include "cli/run_program.h"
-#include "cli/train_flags.h"
+#include "cli/trained_run.h"
 #include "cli/training.h"
 #include "cluster/strategy_choice.h"
 
 namespace trireme::cli {
-namespace {
-
-/// What a run was trained with.
-TrainFlags flags_in(const std::string& config) {
-  CLI::App command;
-  TrainFlags flags;
-  declare(command, flags);
-  apply_config_file(command, config);
-  return flags;
-}
-
-}  // namespace
-
-void add_resume(CLI::App& app, Action& action) {
+void add_resume(CLI::App& app, Action& action, const WorkerProgram& program, const Words& words) {
   auto* command = app.add_subcommand("resume", "continue a run that was stopped or killed, from its last checkpoint");
   auto flags = std::make_shared<TrainFlags>();
   auto run = std::make_shared<std::string>();
@@ -42,11 +30,12 @@ void add_resume(CLI::App& app, Action& action) {
       "The number of workers and the strategy may change; model, data, batch, lanes, seed and optimizer may not.\n"
       "A program that 'trireme run' started goes on if it saves its state: with a Trainer, or with dist::State.\n"
       "Example: trireme resume runs/first --workers 4");
-  command->callback([command, flags, run, from, &action] {
+  command->callback([command, flags, run, from, program, words, &action] {
     for (const char* name : {"--out", "--overwrite"}) {
       if (command->get_option(name)->count() == 0) continue;
       fail<InvalidArgument>("{}: a run continues in its own folder, {}; leave the flag out", name, *run);
     }
+    if ((action = hand_over(*run, program, words))) return;
     const auto folder = observe::RunFolder::reopen(*run);  // held until the run has ended
     if (holds_program(folder)) {
       action = [folder, from, go_on = resume_program(*command, flags, folder)] {
@@ -71,7 +60,9 @@ void add_resume(CLI::App& app, Action& action) {
     if (other_strategy) not_inherited.merge(flags_of_one_strategy());
     apply_config_file(*command, config, not_inherited);
     settle(*command, *flags);
-    action = [flags, folder, from, config = config_text(*command)] { return train(*flags, config, folder, *from); };
+    action = [flags, folder, from, program, config = config_text(*command)] {
+      return train(*flags, config, program, folder, *from);
+    };
   });
 }
 

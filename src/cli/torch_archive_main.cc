@@ -1,4 +1,4 @@
-// The part of `trireme ckpt export` and `import` that needs LibTorch: started by it.
+// What of `trireme ckpt export` and `import`, and of a look at TorchScript, needs LibTorch: started by the command.
 #include <cstdio>
 #include <exception>
 #include <filesystem>
@@ -6,10 +6,12 @@
 #include <span>
 
 #include "base/error.h"
+#include "cli/check_script.h"
 #include "cli/ckpt/conversion_report.h"
 #include "cli/confinement.h"
 #include "observe/text_width.h"
 #include "tensor/torch_checkpoint.h"
+#include "tensor/torchscript.h"
 
 namespace trireme::cli {
 namespace {
@@ -39,8 +41,12 @@ void convert(std::span<char*> words) {
   } else if (verb == "import") {
     confine(words[1]);
     tell_imported(words[2], import_torch_archive(words[1], words[2]));
+  } else if (verb == "check-script") {
+    const ScriptNeeds needs = nlohmann::json::parse(words[2]).get<ScriptNeeds>();
+    confine(words[1]);
+    try_torchscript(words[1], needs.samples, needs.task, needs.outputs);
   } else {
-    fail<InvalidArgument>("this program is started by 'trireme ckpt export' and 'trireme ckpt import'");
+    fail<InvalidArgument>("this program is started by 'trireme ckpt' and 'trireme train'");
   }
 }
 

@@ -4,7 +4,6 @@
 // completions; config.toml; what workers are handed; the TrainOptions that a worker makes of it; and the JobSpec that
 // the launcher makes of it. A new flag is a member of TrainFlags and an entry here.
 
-#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <string>
@@ -12,8 +11,6 @@
 #include <type_traits>
 #include <utility>
 #include <vector>
-
-#include <fmt/ranges.h>
 
 #include "trireme/codec.h"
 #include "trireme/metrics.h"
@@ -23,10 +20,9 @@
 
 #include "base/error.h"
 #include "base/flag.h"
-#include "base/suggest.h"
+#include "cli/known_names.h"
 #include "cli/log_level.h"
 #include "cli/train_flags.h"
-#include "data/task_rules.h"
 #include "launch/job_runner.h"
 #include "net/address.h"
 
@@ -96,12 +92,6 @@ inline void check_goal(const std::string& name, const std::string& text) {
   }
 }
 
-inline void check_task(const std::string& name, const std::string& task) {
-  if (task.empty() || std::ranges::count(data::ready_tasks(), task) > 0) return;
-  fail<InvalidArgument>("{} {}{}: use {}", name, task, did_you_mean(task, data::ready_tasks()),
-                        fmt::join(data::ready_tasks(), ", "));
-}
-
 inline void check_bit_rate(const std::string& /*name*/, const std::string& text) {
   if (!text.empty()) net::parse_bit_rate(text);
 }
@@ -111,14 +101,16 @@ inline auto flags_of_what_to_train() {
       "What to train",
       flag("--model", &TrainFlags::model,
            "network: mlp, lenet, resnet20, resnet18, resnet50, vit-tiny, gpt-tiny, gpt-10m, gpt2 to gpt2-xl, lstm, "
-           "wide-deep",
+           "wide-deep; or a .pt file of TorchScript",
            {.show_default = true, .for_workers = true, .of_checkpoints = true, .check = check_model}),
       flag("--task", &TrainFlags::task,
            "what training means: classification, multi-label, regression, language-model or autoencoder; what fits the "
            "samples unless given",
            {.for_workers = true, .of_checkpoints = true, .check = check_task}),
       flag("--init", &TrainFlags::init,
-           "start from this model: a .safetensors file, a checkpoint, or a run's folder (its newest checkpoint)",
+           "start from this model: a .safetensors file (GPT-2's as published, too), a checkpoint, or a run's folder "
+           "(its "
+           "newest checkpoint)",
            {.of_checkpoints = true}, [](auto& worker, const TrainFlags& flags) { worker.options.init = flags.init; }),
       flag("--init-prefix", &TrainFlags::init_prefix,
            "of --init, take only the tensors whose names begin with this, such as backbone., without it; the rest of "

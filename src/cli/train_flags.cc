@@ -8,11 +8,11 @@
 #include <fmt/ranges.h>
 
 #include "trireme/sampler.h"
+#include "trireme/train_main.h"
 
 #include "base/error.h"
 #include "base/suggest.h"
 #include "cli/declare_flag.h"
-#include "cli/model_rules.h"
 #include "cli/train_flag_table.h"
 #include "cluster/strategy_choice.h"
 #include "data/mirrors.h"
@@ -139,15 +139,6 @@ void check_strategy(const TrainFlags& flags) {
 
 }  // namespace
 
-void check_model(const std::string& /*flag*/, const std::string& value) {
-  const auto& models = known_models();
-  if (std::find(models.begin(), models.end(), value) != models.end()) return;
-  fail<InvalidArgument>(
-      "there is no model '{}'{}: use {}, or write a program of your own (see examples/fashion_mnist.cc) and start it "
-      "with 'trireme run'",
-      value, did_you_mean(value, models), fmt::join(models, ", "));
-}
-
 void check_device(const std::string& flag, const std::string& value) {
   if (value == "cpu" || value == "cuda" || value.starts_with("cuda:")) return;
   const std::string meant = value == "gpu" ? "cuda" : value;
@@ -157,6 +148,16 @@ void check_device(const std::string& flag, const std::string& value) {
 void check_each(const TrainFlags& flags) {
   for_each_train_flag([&](const auto& flag) {
     if (flag.traits.check != nullptr) flag.traits.check(flag.name(), flags.*flag.member);
+  });
+}
+
+void check_for_worker(const CLI::App& command) {
+  for_each_train_flag([&](const auto& flag) {
+    if (flag.for_workers() || command.get_option(flag.name())->count() == 0) return;
+    fail<InvalidArgument>(
+        "{}: this program is a worker of a job that was started already; give this flag to the "
+        "launcher, such as 'trireme run {} ...'",
+        flag.name(), flag.name());
   });
 }
 
@@ -320,6 +321,7 @@ data::OpenOptions open_options(const TrainFlags& flags) {
 }
 
 data::Opened load_data(const TrainFlags& flags) {
+  if (const auto load = own_data(flags.data)) return {.split = load()};
   const data::OpenOptions options = open_options(flags);
   if (options.folders && std::filesystem::path(flags.data).is_absolute()) {
     fail<InvalidArgument>(

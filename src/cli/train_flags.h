@@ -121,6 +121,10 @@ void settle(CLI::App& command, TrainFlags& flags);
 /// Checks each flag by itself. Throws InvalidArgument that names the flag and what is allowed.
 void check_each(const TrainFlags& flags);
 
+/// Throws InvalidArgument if a flag was given to `command` that only a launcher can heed: this process is a worker of a
+/// job that another one has started.
+void check_for_worker(const CLI::App& command);
+
 /// Also checks that the flags go together. Throws InvalidArgument.
 void check(const TrainFlags& flags);
 
@@ -182,8 +186,7 @@ struct Slow {
 };
 Slow parse_slow(const std::string& text);
 
-/// Throw InvalidArgument if there is no such model, or device.
-void check_model(const std::string& flag, const std::string& value);
+/// Throws InvalidArgument if there is no such device.
 void check_device(const std::string& flag, const std::string& value);
 
 /// Whether the strategy is ps, and whether it has servers. Throw InvalidArgument if there is no such strategy.

@@ -73,15 +73,16 @@ const CLI::Option* flag_in(const GivenCommand& given, const std::string& message
 
 }  // namespace
 
-void check_command(const CLI::App& app, std::span<char*> words) {
-  if (words.empty() || words[0][0] == '-') return;
-  const std::string word = words[0];
+void check_command(const CLI::App& app, std::span<const std::string> words) {
+  if (words.empty() || words[0].starts_with('-')) return;
+  const std::string& word = words[0];
   for (const CLI::App* command : app.get_subcommands({})) {
     if (command->get_name() == word) return check_command(*command, words.subspan(1));
   }
   const std::vector<std::string> names = commands_of(app);
   if (names.empty()) return;
-  const std::string inside = app.get_parent() == nullptr ? "trireme" : "trireme " + app.get_name();
+  const CLI::App* const parent = app.get_parent();
+  const std::string inside = parent == nullptr ? app.get_name() : parent->get_name() + " " + app.get_name();
   fail<InvalidArgument>("there is no command '{}'{}: use {}; see {} --help", word, did_you_mean(word, names),
                         fmt::join(names, ", "), inside);
 }

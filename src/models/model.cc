@@ -56,6 +56,7 @@ std::vector<std::string> model_names() {
 Model make_model(const std::string& name, const data::Schema& samples, std::int64_t outputs) {
   const auto found = registry().find(name);
   if (found != registry().end()) return found->second(samples, outputs);
+  if (name.ends_with(".pt") || name.ends_with(".pth")) return load_torchscript(name);
   fail<InvalidArgument>("there is no model '{}'{}: use {}, or register one of your own (see examples/own_model.cc)",
                         name, did_you_mean(name, model_names()), fmt::join(model_names(), ", "));
 }

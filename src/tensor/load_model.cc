@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "checkpoint/safetensors/convert.h"
+#include "checkpoint/safetensors/published_gpt2.h"
 #include "tensor/host_memory.h"
 #include "tensor/torch_dtype.h"
 
@@ -16,32 +17,62 @@ namespace {
 
 constexpr std::size_t kNamed = 3;  // of many problems
 
-using Views = std::map<std::string, const checkpoint::TensorView*>;  // by the model's names
+/// A tensor of a file, and how it becomes one of the model.
+struct Source {
+  const checkpoint::TensorView* view = nullptr;
+  bool transposed = false;  ///< its two extents change places
+  bool more_rows = false;   ///< it may have more rows than the model, which takes the first
+};
 
-/// Returns the tensors of `source` whose names begin with `prefix`, by the rest.
-Views views_under(const std::string& prefix, const checkpoint::PlainModel& source, const std::filesystem::path& path) {
-  Views views;
-  for (const checkpoint::TensorView& view : source.tensors) {
-    if (view.name.starts_with(prefix)) views.emplace(view.name.substr(prefix.size()), &view);
+using Sources = std::map<std::string, Source>;  // by the model's names
+
+/// Returns the tensors of `model` whose names begin with `prefix`, by the rest.
+Sources sources_under(const std::string& prefix, const checkpoint::PlainModel& model,
+                      const std::filesystem::path& path) {
+  std::vector<checkpoint::TensorView> views;  // as if the prefix were not there
+  std::vector<const checkpoint::TensorView*> originals;
+  for (const checkpoint::TensorView& view : model.tensors) {
+    if (!view.name.starts_with(prefix)) continue;
+    views.push_back(view);
+    views.back().name.erase(0, prefix.size());
+    originals.push_back(&view);
   }
   if (views.empty()) {
     fail<InvalidArgument>("no tensor in {} has the prefix '{}': the first of its {} is '{}'", path.string(), prefix,
-                          source.tensors.size(), source.tensors.front().name);
+                          model.tensors.size(), model.tensors.front().name);
   }
-  return views;
+  const std::vector<checkpoint::PublishedTensor> published = checkpoint::recognise_gpt2(views);
+  Sources sources;
+  for (std::size_t i = 0; i < views.size(); ++i) {
+    if (published.empty()) {
+      sources.emplace(views[i].name, Source{.view = originals[i]});
+    } else if (!published[i].name.empty()) {
+      sources.emplace(
+          published[i].name,
+          Source{.view = originals[i], .transposed = published[i].transposed, .more_rows = published[i].positions});
+    }
+  }
+  return sources;
 }
 
-const checkpoint::TensorView* find(const Views& views, const ModelTensor& wanted) {
+const Source* find(const Sources& sources, const ModelTensor& wanted) {
   for (const std::string& name : wanted.names) {
-    if (const auto found = views.find(name); found != views.end()) return found->second;
+    if (const auto found = sources.find(name); found != sources.end()) return &found->second;
   }
   return nullptr;
 }
 
-bool fits(const checkpoint::TensorView& view, const torch::Tensor& tensor) {
-  const torch::ScalarType type = scalar_type_of(view.dtype);
+std::vector<std::int64_t> shape_of(const Source& source, const torch::Tensor& wanted) {
+  std::vector<std::int64_t> shape = source.view->shape;
+  if (source.transposed) std::ranges::reverse(shape);
+  if (source.more_rows && wanted.dim() > 0 && !shape.empty()) shape[0] = std::min(shape[0], wanted.size(0));
+  return shape;
+}
+
+bool fits(const Source& source, const torch::Tensor& tensor) {
+  const torch::ScalarType type = scalar_type_of(source.view->dtype);
   const bool converts = c10::isFloatingType(type) && c10::isFloatingType(tensor.scalar_type());
-  return view.shape == tensor.sizes().vec() && (converts || type == tensor.scalar_type());
+  return shape_of(source, tensor) == tensor.sizes().vec() && (converts || type == tensor.scalar_type());
 }
 
 std::string kind_of(torch::ScalarType type, const std::vector<std::int64_t>& shape) {
@@ -49,27 +80,30 @@ std::string kind_of(torch::ScalarType type, const std::vector<std::int64_t>& sha
 }
 
 /// Returns what is wrong with each tensor that is missing, surplus, or of another shape or type.
-std::vector<std::string> compare(const std::vector<ModelTensor>& model, Views views, bool all) {
+std::vector<std::string> compare(const std::vector<ModelTensor>& model, Sources sources, bool all) {
   std::vector<std::string> problems;
   for (const ModelTensor& wanted : model) {
     const std::string& name = wanted.names.front();
-    if (const checkpoint::TensorView* view = find(views, wanted); view == nullptr) {
+    if (const Source* source = find(sources, wanted); source == nullptr) {
       if (all) problems.push_back(fmt::format("'{}' is missing", name));
-    } else if (!fits(*view, wanted.tensor)) {
+    } else if (!fits(*source, wanted.tensor)) {
       problems.push_back(fmt::format("'{}' is {}, and {} in the model", name,
-                                     kind_of(scalar_type_of(view->dtype), view->shape),
+                                     kind_of(scalar_type_of(source->view->dtype), source->view->shape),
                                      kind_of(wanted.tensor.scalar_type(), wanted.tensor.sizes().vec())));
     }
-    for (const std::string& known : wanted.names) views.erase(known);
+    for (const std::string& known : wanted.names) sources.erase(known);
   }
-  for (const auto& surplus : views) problems.push_back(fmt::format("the model has no '{}'", surplus.first));
+  for (const auto& surplus : sources) problems.push_back(fmt::format("the model has no '{}'", surplus.first));
   return problems;
 }
 
-void fill(torch::Tensor target, const checkpoint::TensorView& view) {
+void fill(torch::Tensor target, const Source& source) {
+  const checkpoint::TensorView& view = *source.view;
   torch::Tensor host = torch::empty(view.shape, torch::TensorOptions(scalar_type_of(view.dtype)));
   // A file of another writer may have them at any address.
   if (!view.data.empty()) std::memcpy(bytes_of(host).data(), view.data.data(), view.data.size());
+  if (source.transposed) host = host.t();
+  if (source.more_rows) host = host.narrow(0, 0, target.size(0));
   target.copy_(host);
 }
 
@@ -92,8 +126,8 @@ std::vector<ModelTensor> model_tensors(const torch::nn::Module& module) {
 LoadReport load_tensors(const std::vector<ModelTensor>& model, const std::filesystem::path& path,
                         const LoadOptions& options) {
   const checkpoint::PlainModel source = checkpoint::read_model(path);
-  const Views views = views_under(options.prefix, source, path);
-  const std::vector<std::string> problems = compare(model, views, /*all=*/options.prefix.empty());
+  const Sources sources = sources_under(options.prefix, source, path);
+  const std::vector<std::string> problems = compare(model, sources, /*all=*/options.prefix.empty());
   if (!problems.empty()) {
     const std::size_t named = std::min(kNamed, problems.size());
     const std::string more = problems.size() > named ? fmt::format("; and {} more", problems.size() - named) : "";
@@ -104,9 +138,9 @@ LoadReport load_tensors(const std::vector<ModelTensor>& model, const std::filesy
   torch::NoGradGuard no_grad;
   LoadReport report{.of = model.size()};
   for (const ModelTensor& wanted : model) {
-    const checkpoint::TensorView* const view = find(views, wanted);
-    if (view == nullptr) continue;
-    fill(wanted.tensor, *view);
+    const Source* const found = find(sources, wanted);
+    if (found == nullptr) continue;
+    fill(wanted.tensor, *found);
     ++report.loaded;
   }
   return report;

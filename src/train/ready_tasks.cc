@@ -1,10 +1,14 @@
+#include <algorithm>
 #include <cmath>
+#include <map>
 
+#include <fmt/ranges.h>
 #include <torch/nn/functional/loss.h>
 
 #include "trireme/task.h"
 
 #include "base/error.h"
+#include "base/suggest.h"
 #include "data/task_rules.h"
 
 namespace trireme {
@@ -115,16 +119,41 @@ Task autoencoder() {
   return ready("autoencoder", compute);
 }
 
-std::vector<std::string> task_names() { return data::ready_tasks(); }
+namespace {
+
+/// Those of the program, by name.
+std::map<std::string, MakeTask>& registry() {
+  static std::map<std::string, MakeTask> tasks;
+  return tasks;
+}
+
+}  // namespace
+
+void register_task(const std::string& name, MakeTask make) {
+  if (std::ranges::count(data::ready_tasks(), name) > 0 || !registry().emplace(name, std::move(make)).second) {
+    fail<InvalidArgument>("there is a task '{}' already: give yours another name", name);
+  }
+}
+
+std::vector<std::string> task_names() {
+  std::vector<std::string> names = data::ready_tasks();
+  for (const auto& [name, make] : registry()) names.push_back(name);
+  return names;
+}
 
 Task make_task(const std::string& name, const ClassificationOptions& options) {
+  if (const auto own = registry().find(name); own != registry().end()) {
+    Task task = own->second();
+    task.name = name;
+    return task;
+  }
   if (name == "classification") return classification(options);
   if (name == "multi-label") return multi_label();
   if (name == "regression") return regression();
   if (name == "language-model") return language_model();
   if (name == "autoencoder") return autoencoder();
-  data::outputs_for(name, {});  // throws: there is no such task
-  return {};
+  fail<InvalidArgument>("there is no task '{}'{}: use {}", name, did_you_mean(name, task_names()),
+                        fmt::join(task_names(), ", "));
 }
 
 std::string task_for(const data::Schema& samples) { return data::fitting_task(samples); }

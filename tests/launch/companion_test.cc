@@ -30,6 +30,17 @@ TEST(CompanionProgram, InstalledAsHelper_IsFoundFromBin) {
   EXPECT_EQ(companion_program(prefix / "bin", "trireme-worker"), (prefix / "libexec/trireme/trireme-worker").string());
 }
 
+TEST(CompanionProgram, ProgramOfTheUser_FindsWhatLiesBesideTheCommandInPath) {
+  const TempFolder prefix;
+  std::filesystem::create_directories(prefix / "mine");
+  make_program(prefix / "usr/bin/trireme");
+  make_program(prefix / "usr/libexec/trireme/trireme-worker");
+  const std::string search = "/nowhere::" + (prefix / "usr/bin").string();
+  EXPECT_EQ(companion_program(prefix / "mine", "trireme", search), (prefix / "usr/bin/trireme").string());
+  EXPECT_EQ(companion_program(prefix / "mine", "trireme-worker", search),
+            (prefix / "usr/libexec/trireme/trireme-worker").string());
+}
+
 TEST(CompanionProgram, NotBuilt_SaysWhereItWouldBeAndWhatMakesIt) {
   const TempFolder prefix;
   EXPECT_FAILS(companion_program(prefix / "bin", "trireme-worker"), InvalidArgument,

@@ -30,7 +30,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::uint64_t kTensors = 64;
 
-double seconds_since(Clock::time_point began) { return seconds(Clock::now() - began); }
+double elapsed_since(Clock::time_point began) { return seconds(Clock::now() - began); }
 
 /// A folder of our own that is removed with everything in it.
 class Workplace {
@@ -65,7 +65,7 @@ double time_dd(const std::filesystem::path& file, std::uint64_t bytes) {
   int status = 0;
   ::waitpid(pid, &status, 0);
   if (status != 0) fail<IoError>("dd could not write {}: is the disk full?", file.string());
-  return seconds_since(began);
+  return elapsed_since(began);
 }
 
 void drop_from_cache(const std::filesystem::path& folder) {
@@ -144,7 +144,7 @@ class CheckpointBench {
     const auto began = Clock::now();
     std::memcpy(to.data(), state_.data(), to.size());
     asm volatile("" : : "r"(to.data()) : "memory");  // keeps the compiler from dropping the copy
-    return seconds_since(began) * static_cast<double>(bytes_) / static_cast<double>(to.size());
+    return elapsed_since(began) * static_cast<double>(bytes_) / static_cast<double>(to.size());
   }
 
   MutableBytes tensor(std::uint64_t number) {
@@ -195,14 +195,14 @@ class CheckpointBench {
         pieces.push_back({.tensor = tensors_[i].name, .bytes = tensor(i)});
       const auto copy_began = Clock::now();
       TRIREME_CHECK(writers[part]->start({.step = step, .part = part, .parts = parts, .tensors = tensors_}, pieces));
-      round.pause += seconds_since(copy_began);
+      round.pause += elapsed_since(copy_began);
       if (part > 0) continue;
       began = Clock::now();
     }
     for (std::uint32_t part = parts; part-- > 0;) {
       const auto report = writers[part]->finish(Deadline::in(1h)).value();
       if (!report.written || (part == 0 && !report.complete)) fail<IoError>("{}", report.problem);
-      round.write = std::max(round.write, part == 0 ? seconds_since(began) : report.write_seconds);
+      round.write = std::max(round.write, part == 0 ? elapsed_since(began) : report.write_seconds);
     }
     const auto folder = place_.path() / "checkpoints" / checkpoint::step_folder_name(step);
     drop_from_cache(folder);
@@ -222,7 +222,7 @@ class CheckpointBench {
       }));
     }
     for (auto& reader : readers) reader.get();
-    return seconds_since(began);
+    return elapsed_since(began);
   }
 
   const std::uint32_t rounds_;

@@ -3,8 +3,7 @@
 #include "base/error.h"
 #include "cli/ckpt/commands.h"
 #include "cli/ckpt/conversion_report.h"
-#include "launch/companion.h"
-#include "launch/supervisor.h"
+#include "cli/torch_archive_process.h"
 #include "observe/run_folder.h"
 
 namespace trireme::cli {
@@ -20,28 +19,6 @@ std::chrono::milliseconds time_for(const CkptImportOptions& options) {
   std::error_code unknown;
   const std::uintmax_t bytes = std::filesystem::file_size(options.file, unknown);
   return 60s + std::chrono::milliseconds(unknown ? 0 : bytes / 5000);
-}
-
-/// Runs the program that has LibTorch, and returns its exit status. This keeps LibTorch out of this program, and a file
-/// that crashes LibTorch's parser, or keeps it busy for longer than `time`, only ends that one.
-int run_torch_archive(const std::vector<std::string>& arguments, const std::string& file,
-                      std::chrono::milliseconds time) {
-  std::vector<std::string> argv{launch::companion_program("trireme-torch-archive")};
-  argv.insert(argv.end(), arguments.begin(), arguments.end());
-  launch::Supervisor supervisor;
-  supervisor.start({.name = "trireme-torch-archive", .argv = std::move(argv)});
-  const Deadline deadline = Deadline::in(time);
-  while (supervisor.alive() > 0) {
-    for (const launch::Exit& exit : supervisor.wait(deadline)) {
-      if (exit.signal != 0) fail<Corrupt>("{}: {} {}; is the file damaged?", file, exit.name, exit.how);
-    }
-    if (supervisor.alive() > 0 && deadline.passed()) {  // ended with the supervisor
-      fail<Timeout>(
-          "{}: not finished after {} s, and given up: is it damaged, or is the disk so slow? See --time-limit", file,
-          static_cast<double>(time.count()) / 1000);
-    }
-  }
-  return supervisor.worst_status();
 }
 
 }  // namespace

@@ -1,0 +1,84 @@
+#include "app/worker.h"
+
+#include <algorithm>
+
+#include "trireme/trainer.h"
+
+#include "app/generate.h"
+#include "app/predict.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "cli/known_names.h"
+#include "cli/worker_options.h"
+#include "cluster/environment.h"
+#include "job/termination.h"
+#include "observe/run_folder.h"
+#include "tensor/device.h"
+#include "tensor/torchscript.h"
+
+namespace trireme::app {
+namespace {
+
+/// A network of TorchScript goes back to where it came from.
+class ExportScript final : public Callback {
+ public:
+  explicit ExportScript(std::filesystem::path file) : file_(std::move(file)) {}
+
+  void on_end(const Model& model, const TrainResult& /*result*/) override { save_torchscript(model, file_); }
+
+ private:
+  std::filesystem::path file_;
+};
+
+Task task_of(const cli::TrainFlags& flags, const data::Schema& samples) {
+  return make_task(flags.task.empty() ? task_for(samples) : flags.task);
+}
+
+std::int64_t outputs_of(const Task& task, const data::Schema& samples) {
+  return task.outputs ? task.outputs(samples) : 0;
+}
+
+bool is_own(const std::string& name, const std::vector<std::string>& own) {
+  return std::ranges::find(own, name) != own.end();
+}
+
+}  // namespace
+
+void train(const cli::TrainFlags& flags) {
+  leave_on_sigterm();
+  if (const auto place = cluster::read_environment()) set_up_logging(place->logging());  // before the data is read
+  const data::Split data = cli::load_data(flags).split;
+  const data::Schema& samples = data.train->schema();
+  const auto job = Job::join();
+  seed_torch(flags.seed);
+  TrainOptions options = cli::to_options(flags, job->rank());
+  options.task = task_of(flags, samples);
+  const Model model = make_model(flags.model, samples, outputs_of(options.task, samples));
+  if (is_torchscript(model) && job->folder()) {
+    options.callbacks.push_back(std::make_shared<ExportScript>(observe::RunFolder::open(*job->folder()).script()));
+  }
+  Trainer(*job, model, std::move(options)).fit(data.train, data.test);
+}
+
+void check_own(const cli::TrainFlags& flags, const data::Schema& samples) {
+  const bool own_model = is_own(flags.model, cli::own_names().models);
+  if (!own_model && !is_own(flags.task, cli::own_names().tasks)) return;  // the launcher has looked at the others
+  const Task task = task_of(flags, samples);
+  const std::int64_t outputs = outputs_of(task, samples);
+  if (own_model) {
+    const Model model = make_model(flags.model, samples, outputs);
+    if (!model.module) fail<InvalidArgument>("model {} was registered, and makes no network", flags.model);
+  }
+}
+
+void work(std::span<const std::string> words) {
+  if (words.size() == 1) return train(nlohmann::json::parse(words[0]).get<cli::TrainFlags>());
+  if (words.size() != 2) fail<InvalidArgument>("this program is started by 'trireme train'");
+  const auto use = nlohmann::json::parse(words[1]).get<cli::ModelUse>();
+  if (words[0] == "eval") return evaluate(use);
+  if (words[0] == "predict") return predict(use);
+  if (words[0] == "generate") return generate(use);
+  fail<InvalidArgument>("a worker does not know what to do with '{}'", words[0]);
+}
+
+}  // namespace trireme::app
