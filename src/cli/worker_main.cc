@@ -23,7 +23,8 @@ void work(const TrainFlags& flags) {
   const auto job = Job::join();
   seed_torch(flags.seed);
   TrainOptions options = to_options(flags, job->rank());
-  options.task = make_task(flags.task.empty() ? task_for(data.train->schema()) : flags.task);
+  options.task = make_task(flags.task.empty() ? task_for(data.train->schema()) : flags.task,
+                           {.label_smoothing = flags.label_smoothing});
   const Model model = make_model(flags.model, data.train->schema(), options.task.outputs(data.train->schema()));
   Trainer(*job, model, std::move(options)).fit(data.train, data.test);
 }

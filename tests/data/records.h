@@ -36,7 +36,8 @@ inline std::string record(std::string_view features) {
 }
 
 /// One file of a tar, padded.
-inline std::string tar_file(const std::string& name, std::string_view content, char type = '0', std::uint64_t claimed = 0) {
+inline std::string tar_file(const std::string& name, std::string_view content, char type = '0',
+                            std::uint64_t claimed = 0) {
   std::string header(512, '\0');
   header.replace(0, name.size(), name);
   header.replace(100, 7, "0000644");

@@ -93,8 +93,8 @@ TEST_F(TfRecordTest, TruncatedAtAnyByte) {
   const std::size_t first = sample(1).size();
   for (std::size_t length = 1; length < whole.size(); ++length) {
     if (length == first) continue;  // that is a whole record
-    EXPECT_FAILS(load(whole.substr(0, length)), Corrupt, path() + ", byte " + std::to_string(length < first ? 0 : first),
-                 "truncated");
+    EXPECT_FAILS(load(whole.substr(0, length)), Corrupt,
+                 path() + ", byte " + std::to_string(length < first ? 0 : first), "truncated");
   }
   EXPECT_FAILS(load(""), Corrupt, path() + ", byte 0", "empty");
 }
@@ -128,7 +128,8 @@ TEST_F(TfRecordTest, RecordThatDoesNotFitTheSchema) {
   EXPECT_FAILS(read(bytes_feature("image", "12345")), Corrupt, where, "has 5 bytes", "image");
   EXPECT_FAILS(read(float_feature("image", {1})), Corrupt, where, "is float");
   EXPECT_FAILS(read("\x0a\x7f"), Corrupt, where, "longer than what holds it");
-  EXPECT_FAILS(read_all(*load(sample(12), {.classes = 10})), Corrupt, path() + ", byte 0: record 0", "label 12", "0 to 9");
+  EXPECT_FAILS(read_all(*load(sample(12), {.classes = 10})), Corrupt, path() + ", byte 0: record 0", "label 12",
+               "0 to 9");
 }
 
 TEST_F(TfRecordTest, IndexThatIsNotOfThisFile) {
