@@ -3,6 +3,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "trireme/types.h"
 
@@ -31,7 +32,53 @@ struct UpdateConfig {
   double l1 = 0;          ///< ftrl: lambda1 of the paper; makes parameters exactly zero
   double l2 = 0;          ///< weight decay: added to the gradient; adamw: decoupled; ftrl: lambda2 of the paper
   double clip_value = 0;  ///< clamps each element of the averaged gradient to [-clip_value, clip_value]; 0: off
+  double ema = 0;         ///< a moving average of the parameters is kept: this share of it stays in each step; 0: none
+  bool prunes = false;    ///< parameters can be pruned, and then stay zero: see PruneOptions
 };
+
+/// Gradual magnitude pruning (Zhu & Gupta 2017): every few steps the smallest parameters of each matrix become zero and
+/// stay so, at first many at a time, then ever fewer, until the wanted share is. Vectors (biases, norms) are left
+/// alone.
+struct PruneOptions {
+  double sparsity = 0;  ///< the share that is zero in the end; above 0 and below 1
+  Step from = 0;        ///< the first step at which some are pruned
+  Step to = 0;          ///< the last; 0 = three quarters of the run
+  Step every = 100;     ///< steps in between
+
+  bool operator==(const PruneOptions&) const = default;
+};
+
+/// Parses "0.9", "0.9,from=100,to=1000,every=50". Throws InvalidArgument that says what was expected.
+PruneOptions parse_pruning(std::string_view text);
+
+/// The inverse.
+std::string to_string(const PruneOptions& options);
+
+/// Throws InvalidArgument.
+void validate(const PruneOptions& options);
+
+/// How some of the parameters differ from the others.
+struct ParameterGroup {
+  std::string match = {};  ///< names, with * and ? for any text and any letter: `*.bias`, `h.0.*`. `1d`: whatever has
+                           ///< fewer than two dimensions: biases and norms
+  double lr = 1;           ///< their learning rate is multiplied by this
+  double decay = 1;        ///< their weight decay likewise
+  bool frozen = false;     ///< they are not trained at all
+
+  bool operator==(const ParameterGroup&) const = default;
+};
+
+/// Parses "1d:decay=0", "h.0.*:frozen", "head.*:lr=10,decay=0". Throws InvalidArgument that says what was expected.
+ParameterGroup parse_group(std::string_view text);
+
+/// The inverse.
+std::string to_string(const ParameterGroup& group);
+
+/// Parses several, with semicolons in between; none if `text` is empty.
+std::vector<ParameterGroup> parse_groups(std::string_view text);
+
+/// Whether a parameter of this name and so many dimensions belongs to the group.
+bool matches(const ParameterGroup& group, std::string_view name, std::size_t dimensions);
 
 /// What the learning rate is multiplied by at a step.
 using Schedule = std::function<double(Step step)>;

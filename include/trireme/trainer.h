@@ -54,10 +54,12 @@ struct TrainResult {
   std::uint64_t samples = 0;            ///< likewise
   double seconds = 0;                   ///< of training, likewise: the time between two launches is not counted
   double samples_per_s = 0;             ///< of this launch
+  double input_share = 0;               ///< of this worker's steps: the share of their time spent waiting for samples
   std::string parameters_sha256 = {};   ///< of all parameters in the order of their names
   std::string state_sha256 = {};        ///< of all parameters, then of all buffers
   std::string stopped_because = {};     ///< empty = it ran to its end
   std::string strategy = {};            ///< "allreduce", "ps:bsp"
+  std::optional<double> sparsity = {};  ///< where parameters are pruned: the share of those that can be which is zero
   std::optional<Communication> communication = {};  ///< of the chief; nullopt = not counted
 
   nlohmann::json json() const;
@@ -117,6 +119,16 @@ std::shared_ptr<Callback> stop_at(Goal goal);
 /// Saves the model of the best evaluation so far: by the metric that the task names as its best, else by the loss.
 std::shared_ptr<Callback> save_best(const std::filesystem::path& path);
 
+/// What forward and backward compute with.
+enum class Precision {
+  kFp32,
+  kBf16,  ///< matrix products and convolutions in bfloat16 (LibTorch's autocast)
+};
+
+/// "fp32", "bf16". Throws InvalidArgument that lists these and suggests one.
+Precision parse_precision(const std::string& text);
+std::string to_string(Precision precision);
+
 struct TrainOptions {
   std::uint64_t batch = 64;  ///< samples per step, over all workers
   std::uint64_t epochs = 1;  ///< how long; `steps` overrides it
@@ -134,7 +146,11 @@ struct TrainOptions {
   double lr = 1e-3;
   std::string schedule = "cosine";  ///< see optim::make_schedule
   Step warmup = 0;
-  double clip_norm = 0;  ///< each lane's mean gradient is scaled down to this norm; 0 = off
+  double clip_norm = 0;  ///< the mean gradient of an update is scaled down to this norm; 0 = off
+  std::vector<optim::ParameterGroup> groups = {};  ///< parameters with rates and decay of their own, or frozen; of
+                                                   ///< several that match the first counts
+  optim::PruneOptions prune = {};          ///< if its sparsity is not 0
+  Precision precision = Precision::kFp32;  ///< of forward and backward; parameters and sums stay float32
 
   cluster::StrategyChoice strategy = {};  ///< how gradients become an update, and where parameters live
   ps::Consistency consistency = {};       ///< of strategy ps

@@ -31,7 +31,7 @@ class ExportScript final : public Callback {
 };
 
 Task task_of(const cli::TrainFlags& flags, const data::Schema& samples) {
-  return make_task(flags.task.empty() ? task_for(samples) : flags.task);
+  return make_task(flags.task.empty() ? task_for(samples) : flags.task, {.label_smoothing = flags.label_smoothing});
 }
 
 std::int64_t outputs_of(const Task& task, const data::Schema& samples) {

@@ -72,8 +72,8 @@ std::string model_tensor(std::string_view parameter) { return fmt::format("model
 
 std::string buffer_tensor(std::string_view buffer) { return fmt::format("buffer/{}", buffer); }
 
-std::string optimizer_tensor(std::string_view parameter, std::uint64_t k) {
-  return fmt::format("optimizer/{}/{}", parameter, k);
+std::string optimizer_tensor(std::string_view parameter, std::string_view state) {
+  return fmt::format("optimizer/{}/{}", parameter, state);
 }
 
 std::uint64_t bytes_of(const TensorInfo& tensor) {

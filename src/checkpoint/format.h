@@ -32,11 +32,12 @@ struct TensorInfo {
   bool operator==(const TensorInfo&) const = default;
 };
 
-/// Return the names of a parameter of the model, of a buffer, and of the k-th array of a parameter's optimizer state.
+/// Return the names of a parameter of the model, of a buffer, and of an array of a parameter's optimizer state
+/// (optim::state_names).
 /// All strategies use the same names, so that a run can continue with another one.
 std::string model_tensor(std::string_view parameter);
 std::string buffer_tensor(std::string_view buffer);
-std::string optimizer_tensor(std::string_view parameter, std::uint64_t k);
+std::string optimizer_tensor(std::string_view parameter, std::string_view state);
 
 /// Returns the tensor's size in bytes; throws InvalidArgument if a dimension is negative or the size exceeds 64 bits.
 std::uint64_t bytes_of(const TensorInfo& tensor);

@@ -9,6 +9,7 @@
 #include "trireme/train_main.h"
 
 #include "base/error.h"
+#include "base/settings.h"
 #include "base/suggest.h"
 #include "cli/model_rules.h"
 #include "data/task_rules.h"
@@ -59,6 +60,9 @@ void check_model(const std::string& flag, const std::string& value) {
   }
   const std::vector<std::string> models = model_choices();
   if (is_one_of(value, models)) return;
+  if (const Settings settings = Settings::parse(value); is_one_of(settings.name, models)) {
+    return settings.check_keys(model_settings(settings.name));
+  }
   fail<InvalidArgument>(
       "there is no model '{}'{}: use {}, a .pt file of TorchScript, or a program of your own (see "
       "examples/own_model.cc)",

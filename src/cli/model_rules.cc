@@ -21,24 +21,25 @@ struct Rule {
   std::string model;
   bool (*takes)(const Field& input);
   const char* needs;
+  std::vector<std::string> settings = {};
 };
 
 const std::vector<Rule>& rules() {
   static const std::vector<Rule> all{
-      {"gpt-10m", is_tokens, "tokens"},
-      {"gpt-tiny", is_tokens, "tokens"},
-      {"gpt2", is_tokens, "tokens"},
-      {"gpt2-large", is_tokens, "tokens"},
-      {"gpt2-medium", is_tokens, "tokens"},
-      {"gpt2-xl", is_tokens, "tokens"},
+      {"gpt-10m", is_tokens, "tokens", {"layers", "heads", "width", "dropout"}},
+      {"gpt-tiny", is_tokens, "tokens", {"layers", "heads", "width", "dropout"}},
+      {"gpt2", is_tokens, "tokens", {"layers", "heads", "width", "dropout"}},
+      {"gpt2-large", is_tokens, "tokens", {"layers", "heads", "width", "dropout"}},
+      {"gpt2-medium", is_tokens, "tokens", {"layers", "heads", "width", "dropout"}},
+      {"gpt2-xl", is_tokens, "tokens", {"layers", "heads", "width", "dropout"}},
       {"lenet", is_small_image, "images of channels x 28 x 28"},
-      {"lstm", is_tokens, "tokens"},
-      {"mlp", is_numbers, "numbers of a fixed shape"},
-      {"resnet18", is_image, "images of channels x rows x columns"},
-      {"resnet20", is_image, "images of channels x rows x columns"},
-      {"resnet50", is_image, "images of channels x rows x columns"},
-      {"vit-tiny", is_image, "images of channels x rows x columns"},
-      {"wide-deep", nullptr, "a table"},
+      {"lstm", is_tokens, "tokens", {"layers", "width"}},
+      {"mlp", is_numbers, "numbers of a fixed shape", {"layers", "width"}},
+      {"resnet18", is_image, "images of channels x rows x columns", {"width"}},
+      {"resnet20", is_image, "images of channels x rows x columns", {"width"}},
+      {"resnet50", is_image, "images of channels x rows x columns", {"width"}},
+      {"vit-tiny", is_image, "images of channels x rows x columns", {"layers", "heads", "width", "patch"}},
+      {"wide-deep", nullptr, "a table", {"layers", "width"}},
   };
   return all;
 }
@@ -54,7 +55,13 @@ const std::vector<std::string>& known_models() {
   return names;
 }
 
-void check_model_takes(const std::string& model, const data::Schema& samples) {
+std::vector<std::string> model_settings(const std::string& model) {
+  const auto rule = std::ranges::find(rules(), model, &Rule::model);
+  return rule == rules().end() ? std::vector<std::string>() : rule->settings;
+}
+
+void check_model_takes(const std::string& text, const data::Schema& samples) {
+  const std::string model = text.substr(0, text.find(':'));
   const auto rule = std::ranges::find(rules(), model, &Rule::model);
   if (rule == rules().end() || rule->takes == nullptr) return;
   const auto inputs = samples.with(data::Role::kInput);

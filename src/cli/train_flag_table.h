@@ -83,13 +83,19 @@ inline void check_at_least_one(const std::string& name, std::uint64_t value, con
   if (value == 0) fail<InvalidArgument>("{} 0: {}", name, why);
 }
 
-inline void check_goal(const std::string& name, const std::string& text) {
-  if (text.empty()) return;
+/// Throws what `parse` throws, after the flag's name.
+template <class Parse>
+void check_parsed(const std::string& name, const std::string& text, Parse parse) {
   try {
-    Goal::parse(text);
+    parse(text);
   } catch (const InvalidArgument& problem) {
     fail<InvalidArgument>("{} {}", name, problem.what());
   }
+}
+
+inline void check_goal(const std::string& name, const std::string& text) {
+  if (text.empty()) return;
+  check_parsed(name, text, Goal::parse);
 }
 
 inline void check_bit_rate(const std::string& /*name*/, const std::string& text) {
@@ -101,7 +107,7 @@ inline auto flags_of_what_to_train() {
       "What to train",
       flag("--model", &TrainFlags::model,
            "network: mlp, lenet, resnet20, resnet18, resnet50, vit-tiny, gpt-tiny, gpt-10m, gpt2 to gpt2-xl, lstm, "
-           "wide-deep; or a .pt file of TorchScript",
+           "wide-deep, with settings such as gpt-tiny:layers=4,dropout=0.1; or a .pt file of TorchScript",
            {.show_default = true, .for_workers = true, .of_checkpoints = true, .check = check_model}),
       flag("--task", &TrainFlags::task,
            "what training means: classification, multi-label, regression, language-model or autoencoder; what fits the "
@@ -297,7 +303,36 @@ inline auto flags_of_how_it_learns() {
            [](auto& worker, const TrainFlags& flags) { worker.options.optimizer.momentum = flags.momentum; }),
       flag("--l2", &TrainFlags::l2, "weight decay", {.show_default = true},
            [](auto& worker, const TrainFlags& flags) { worker.options.optimizer.l2 = flags.l2; }),
-      flag("--clip-norm", &TrainFlags::clip_norm, "largest norm of a lane's gradient; 0: off", {},
+      flag("--groups", &TrainFlags::groups,
+           "parameters with a rate or weight decay of their own, or frozen: '1d:decay=0' (biases and norms), "
+           "'h.0.*:frozen;head.*:lr=10'",
+           {.of_checkpoints = true,
+            .check = [](const std::string& name,
+                        const std::string& text) { check_parsed(name, text, optim::parse_groups); }},
+           [](auto& worker, const TrainFlags& flags) { worker.options.groups = optim::parse_groups(flags.groups); }),
+      flag("--ema", &TrainFlags::ema,
+           "keep a moving average of the parameters, of which this share stays in each step, such as 0.999: it is what "
+           "is evaluated and saved; 0: off",
+           {.limits = {.most = 1, .below = true}, .of_checkpoints = true},
+           [](auto& worker, const TrainFlags& flags) { worker.options.optimizer.ema = flags.ema; }),
+      flag("--prune", &TrainFlags::prune,
+           "gradually set the smallest parameters to zero, until this share is: 0.9, or "
+           "0.9,from=100,to=1000,every=50",
+           {.of_checkpoints = true,
+            .check =
+                [](const std::string& name, const std::string& text) {
+                  if (!text.empty()) check_parsed(name, text, optim::parse_pruning);
+                }},
+           [](auto& worker, const TrainFlags& flags) {
+             if (!flags.prune.empty()) worker.options.prune = optim::parse_pruning(flags.prune);
+           }),
+      flag("--precision", &TrainFlags::precision, "of forward and backward: fp32 or bf16; parameters stay fp32",
+           {.show_default = true, .choices = {"fp32", "bf16"}},
+           [](auto& worker, const TrainFlags& flags) { worker.set_precision(flags.precision); }),
+      flag("--label-smoothing", &TrainFlags::label_smoothing,
+           "of classification: this share of each label is spread over all classes",
+           {.limits = {.most = 1, .below = true}, .for_workers = true, .of_checkpoints = true}),
+      flag("--clip-norm", &TrainFlags::clip_norm, "largest norm of the mean gradient of all workers; 0: off", {},
            [](auto& worker, const TrainFlags& flags) { worker.options.clip_norm = flags.clip_norm; }),
       flag("--clip-value", &TrainFlags::clip_value, "largest element of a gradient; 0: off", {},
            [](auto& worker, const TrainFlags& flags) { worker.options.optimizer.clip_value = flags.clip_value; }),

@@ -177,7 +177,17 @@ void check(const TrainFlags& flags) {
     fail<InvalidArgument>("--throttle {}: shared memory cannot be throttled; leave --transport shm out",
                           flags.throttle);
   }
+  if (flags.clip_norm > 0 && flags.backup_workers > 0) {
+    fail<InvalidArgument>(
+        "--clip-norm {} with --backup-workers {}: which workers are late differs between servers, so a step has no one "
+        "gradient to clip; use --clip-value, or no backup workers",
+        flags.clip_norm, flags.backup_workers);
+  }
   const auto kind = cluster::parse_strategy(flags.strategy).kind;
+  if (!flags.prune.empty() && cluster::parse_strategy(flags.strategy).local_sgd.elastic > 0) {
+    fail<InvalidArgument>(
+        "--prune {}: with elastic averaging each worker would prune other parameters; leave elastic out", flags.prune);
+  }
   if (codec::parse_spec(flags.codec).kind != codec::Kind::kNone && kind == cluster::StrategyChoice::Kind::kLocalSgd) {
     fail<InvalidArgument>("--codec {}: local-sgd exchanges parameters, not gradients; use allreduce or ps",
                           flags.codec);

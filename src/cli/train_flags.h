@@ -58,6 +58,11 @@ struct TrainFlags {
   double lr = 1e-3;
   double momentum = 0.9;
   double l2 = 0;
+  double ema = 0;
+  std::string groups = {};  ///< see optim::parse_groups
+  std::string prune = {};
+  std::string precision = "fp32";
+  double label_smoothing = 0;
   double clip_norm = 0;
   double clip_value = 0;
   std::string schedule = "cosine";

@@ -16,6 +16,8 @@ std::string describe_strategy(const TrainFlags& flags) {
 
 namespace {
 
+constexpr double kSlowInput = 0.1;  // the share of time that is worth a word
+
 /// A command line that shows something else, and what.
 void suggest_next(const TrainFlags& flags, const std::string& command) {
   const auto line = [](const std::string& words, const char* what) { fmt::print("  {:<48}  {}\n", words, what); };
@@ -65,6 +67,11 @@ void tell_result(const launch::JobOutcome& outcome, const observe::RunFolder& fo
     if (number("encode_seconds") > 0) fmt::print(" ({:.2f} s to encode)", number("encode_seconds"));
   }
   fmt::print("\n");
+  if (number("input_share") > kSlowInput) {
+    fmt::print("{:.0f} % of the time went into waiting for samples: the data is slower than the model\n",
+               100 * number("input_share"));
+  }
+  if (result.contains("sparsity")) fmt::print("pruned: {:.1f} % of the parameters are zero\n", 100 * number("sparsity"));
   if (result.contains("stopped_because")) fmt::print("stopped: {}\n", result.value("stopped_because", ""));
   fmt::print("\nthe run is in {}\n", out);
   fmt::print("  model.safetensors   the final parameters: trireme eval {}, trireme predict {}\n", out, out);

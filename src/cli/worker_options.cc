@@ -15,6 +15,8 @@ struct WorkerOptions {
 
   void set_device(const std::string& name) { options.device = pick_device(name, rank); }
 
+  void set_precision(const std::string& name) { options.precision = parse_precision(name); }
+
   void limit_time(double seconds) {
     if (seconds > 0) add(trireme::limit_time(std::chrono::milliseconds(std::lround(seconds * 1000))));
   }

@@ -38,13 +38,20 @@ std::int64_t classification_outputs(const Schema& samples) {
 }
 
 std::int64_t multi_label_outputs(const Schema& samples) {
-  const Field& target = only(samples, Role::kTarget, "multi-label", "target");
-  const bool binary = std::ranges::all_of(target.classes, [](std::int64_t limit) { return limit == 2; });
-  if (target.varies() || target.shape.empty() || !(is_float(target) || binary)) {
-    refuse("multi-label", target, "a 0 or 1 for each label as its target",
-           "for one class per sample use --task classification");
+  std::int64_t outputs = 0;
+  for (const std::size_t i : samples.with(Role::kTarget)) {
+    const Field& target = samples[i];
+    const bool binary = std::ranges::all_of(target.classes, [](std::int64_t limit) { return limit == 2; });
+    if (target.varies() || !(is_float(target) || binary)) {
+      refuse("multi-label", target, "a 0 or 1 for each label as its target",
+             "for one class per sample use --task classification");
+    }
+    outputs += static_cast<std::int64_t>(target.elements());
   }
-  return static_cast<std::int64_t>(target.elements());
+  if (outputs == 0) {
+    fail<InvalidArgument>("task multi-label needs target fields, and these samples have none: {}", samples.describe());
+  }
+  return outputs;
 }
 
 std::int64_t regression_outputs(const Schema& samples) {

@@ -33,30 +33,35 @@ void Model::check_inputs(const std::vector<torch::Tensor>& inputs, std::size_t w
 
 namespace {
 
-/// By name: those that come with Trireme, and those of the program.
+/// Those of the program, by name.
 std::map<std::string, MakeModel>& registry() {
-  static std::map<std::string, MakeModel> models = models::ready();
+  static std::map<std::string, MakeModel> models;
   return models;
 }
 
 }  // namespace
 
 void register_model(const std::string& name, MakeModel make) {
-  if (!registry().emplace(name, std::move(make)).second) {
+  if (models::ready().contains(name) || !registry().emplace(name, std::move(make)).second) {
     fail<InvalidArgument>("there is a model '{}' already: give yours another name", name);
   }
 }
 
 std::vector<std::string> model_names() {
   std::vector<std::string> names;
+  for (const auto& [name, model] : models::ready()) names.push_back(name);
   for (const auto& [name, make] : registry()) names.push_back(name);
   return names;
 }
 
 Model make_model(const std::string& name, const data::Schema& samples, std::int64_t outputs) {
-  const auto found = registry().find(name);
-  if (found != registry().end()) return found->second(samples, outputs);
+  if (const auto own = registry().find(name); own != registry().end()) return own->second(samples, outputs);
   if (name.ends_with(".pt") || name.ends_with(".pth")) return load_torchscript(name);
+  const Settings settings = Settings::parse(name);
+  if (const auto found = models::ready().find(settings.name); found != models::ready().end()) {
+    settings.check_keys(found->second.settings);
+    return found->second.make(settings, samples, outputs);
+  }
   fail<InvalidArgument>("there is no model '{}'{}: use {}, or register one of your own (see examples/own_model.cc)",
                         name, did_you_mean(name, model_names()), fmt::join(model_names(), ", "));
 }

@@ -41,19 +41,29 @@ const data::Field& only_tokens(std::string_view model, const data::Schema& sampl
   return input;
 }
 
-Model make_mlp(const data::Schema& samples, std::int64_t outputs) {
-  const data::Field& input = only_input("mlp", samples);
-  return Mlp(MlpOptions{.features = static_cast<std::int64_t>(input.elements()), .classes = outputs});
+/// Widths of layers between input and output: `layers` of `width`, where one of them is given.
+std::vector<std::int64_t> hidden(const Settings& settings, std::vector<std::int64_t> otherwise) {
+  if (settings.numbers.empty()) return otherwise;
+  const std::int64_t layers = settings.count("layers", static_cast<std::int64_t>(otherwise.size()));
+  return std::vector(static_cast<std::size_t>(layers), settings.count("width", otherwise.front()));
 }
 
-Model make_lenet(const data::Schema& samples, std::int64_t outputs) {
+Model make_mlp(const Settings& settings, const data::Schema& samples, std::int64_t outputs) {
+  const data::Field& input = only_input("mlp", samples);
+  return Mlp(MlpOptions{.features = static_cast<std::int64_t>(input.elements()),
+                        .hidden = hidden(settings, MlpOptions{}.hidden),
+                        .classes = outputs});
+}
+
+Model make_lenet(const Settings& /*settings*/, const data::Schema& samples, std::int64_t outputs) {
   return LeNet(only_input("lenet", samples).shape, outputs);
 }
 
-MakeModel resnet(const std::string& name, const ResNetOptions& shape) {
-  return [=](const data::Schema& samples, std::int64_t outputs) -> Model {
+MakeReady resnet(const std::string& name, const ResNetOptions& shape) {
+  return [=](const Settings& settings, const data::Schema& samples, std::int64_t outputs) -> Model {
     const data::Field& image = only_image(name, samples);
     ResNetOptions options = shape;
+    options.width = settings.count("width", shape.width);
     options.channels = image.shape[0];
     options.large = image.shape[1] > 64;
     options.classes = outputs;
@@ -61,34 +71,45 @@ MakeModel resnet(const std::string& name, const ResNetOptions& shape) {
   };
 }
 
-Model make_vit(const data::Schema& samples, std::int64_t outputs) {
+Model make_vit(const Settings& settings, const data::Schema& samples, std::int64_t outputs) {
   const data::Field& image = only_image("vit-tiny", samples);
   const std::int64_t rows = image.shape[1];
   return Vit(VitOptions{.channels = image.shape[0],
                         .rows = rows,
                         .columns = image.shape[2],
-                        .patch = rows > 64 ? 16 : 4,
+                        .patch = settings.count("patch", rows > 64 ? 16 : 4),
+                        .layers = settings.count("layers", VitOptions{}.layers),
+                        .heads = settings.count("heads", VitOptions{}.heads),
+                        .width = settings.count("width", VitOptions{}.width),
                         .classes = outputs});
 }
 
 /// A context as long as the samples: the model sees all tokens of one but the last.
-MakeModel gpt(const std::string& name, const GptOptions& shape) {
-  return [=](const data::Schema& samples, std::int64_t outputs) -> Model {
+MakeReady gpt(const std::string& name, const GptOptions& shape) {
+  return [=](const Settings& settings, const data::Schema& samples, std::int64_t outputs) -> Model {
     const data::Field& tokens = only_tokens(name, samples);
-    GptOptions options = shape;
-    options.vocabulary = outputs;
+    GptOptions options{.layers = settings.count("layers", shape.layers),
+                       .heads = settings.count("heads", shape.heads),
+                       .width = settings.count("width", shape.width),
+                       .vocabulary = outputs,
+                       .dropout = settings.number("dropout", shape.dropout)};
+    if (!(options.dropout >= 0 && options.dropout < 1)) {
+      fail<InvalidArgument>("'{}' with dropout={}: at least 0 and below 1", name, options.dropout);
+    }
     if (!tokens.varies()) options.context = tokens.shape.front() - 1;
     return Gpt(options);
   };
 }
 
-Model make_lstm(const data::Schema& samples, std::int64_t outputs) {
+Model make_lstm(const Settings& settings, const data::Schema& samples, std::int64_t outputs) {
   only_tokens("lstm", samples);
-  return Lstm(LstmOptions{.vocabulary = outputs});
+  return Lstm(LstmOptions{.vocabulary = outputs,
+                          .width = settings.count("width", LstmOptions{}.width),
+                          .layers = settings.count("layers", LstmOptions{}.layers)});
 }
 
-Model make_wide_deep(const data::Schema& samples, std::int64_t outputs) {
-  WideDeepOptions options{.outputs = outputs};
+Model make_wide_deep(const Settings& settings, const data::Schema& samples, std::int64_t outputs) {
+  WideDeepOptions options{.hidden = hidden(settings, WideDeepOptions{}.hidden), .outputs = outputs};
   const auto inputs = samples.with(data::Role::kInput);
   for (const std::size_t i : inputs) {
     const data::Field& field = samples[i];
@@ -107,23 +128,27 @@ Model make_wide_deep(const data::Schema& samples, std::int64_t outputs) {
 
 }  // namespace
 
-std::map<std::string, MakeModel> ready() {
-  return {
-      {"gpt-10m", gpt("gpt-10m", {.layers = 6, .heads = 6, .width = 384})},
-      {"gpt-tiny", gpt("gpt-tiny", {.layers = 2, .heads = 4, .width = 64})},
-      {"gpt2", gpt("gpt2", {.layers = 12, .heads = 12, .width = 768})},
-      {"gpt2-large", gpt("gpt2-large", {.layers = 36, .heads = 20, .width = 1280})},
-      {"gpt2-medium", gpt("gpt2-medium", {.layers = 24, .heads = 16, .width = 1024})},
-      {"gpt2-xl", gpt("gpt2-xl", {.layers = 48, .heads = 25, .width = 1600})},
-      {"lenet", make_lenet},
-      {"lstm", make_lstm},
-      {"mlp", make_mlp},
-      {"resnet18", resnet("resnet18", {.blocks = {2, 2, 2, 2}, .width = 64})},
-      {"resnet20", resnet("resnet20", {.blocks = {3, 3, 3}, .width = 16})},
-      {"resnet50", resnet("resnet50", {.blocks = {3, 4, 6, 3}, .width = 64, .bottleneck = true})},
-      {"vit-tiny", make_vit},
-      {"wide-deep", make_wide_deep},
+const std::map<std::string, ReadyModel>& ready() {
+  static const std::vector<std::string> gpt_keys{"layers", "heads", "width", "dropout"};
+  static const std::vector<std::string> layers{"layers", "width"};
+  static const std::vector<std::string> width{"width"};
+  static const std::map<std::string, ReadyModel> all{
+      {"gpt-10m", {gpt("gpt-10m", {.layers = 6, .heads = 6, .width = 384}), gpt_keys}},
+      {"gpt-tiny", {gpt("gpt-tiny", {.layers = 2, .heads = 4, .width = 64}), gpt_keys}},
+      {"gpt2", {gpt("gpt2", {.layers = 12, .heads = 12, .width = 768}), gpt_keys}},
+      {"gpt2-large", {gpt("gpt2-large", {.layers = 36, .heads = 20, .width = 1280}), gpt_keys}},
+      {"gpt2-medium", {gpt("gpt2-medium", {.layers = 24, .heads = 16, .width = 1024}), gpt_keys}},
+      {"gpt2-xl", {gpt("gpt2-xl", {.layers = 48, .heads = 25, .width = 1600}), gpt_keys}},
+      {"lenet", {make_lenet, {}}},
+      {"lstm", {make_lstm, layers}},
+      {"mlp", {make_mlp, layers}},
+      {"resnet18", {resnet("resnet18", {.blocks = {2, 2, 2, 2}, .width = 64}), width}},
+      {"resnet20", {resnet("resnet20", {.blocks = {3, 3, 3}, .width = 16}), width}},
+      {"resnet50", {resnet("resnet50", {.blocks = {3, 4, 6, 3}, .width = 64, .bottleneck = true}), width}},
+      {"vit-tiny", {make_vit, {"layers", "heads", "width", "patch"}}},
+      {"wide-deep", {make_wide_deep, layers}},
   };
+  return all;
 }
 
 }  // namespace trireme::models

@@ -50,7 +50,22 @@ Rule parse_rule(std::string_view text) {
 }
 
 std::string_view to_string(Rule rule) { return facts(rule).name; }
-std::size_t state_floats(Rule rule) { return facts(rule).state_floats; }
+
+std::size_t state_floats(const UpdateConfig& config) {
+  return facts(config.rule).state_floats + (config.ema > 0 ? 1 : 0) + (config.prunes ? 1 : 0);
+}
+
+std::vector<std::string> state_names(const UpdateConfig& config) {
+  std::vector<std::string> names;
+  for (std::size_t k = 0; k < facts(config.rule).state_floats; ++k) names.push_back(fmt::format("{}", k));
+  if (config.ema > 0) names.emplace_back("ema");
+  if (config.prunes) names.emplace_back("pruned");
+  return names;
+}
+
+std::optional<std::size_t> average_array(const UpdateConfig& config) {
+  return config.ema > 0 ? std::optional(facts(config.rule).state_floats) : std::nullopt;
+}
 
 void to_json(nlohmann::json& json, Rule rule) { json = to_string(rule); }
 void from_json(const nlohmann::json& json, Rule& rule) { rule = parse_rule(json.get<std::string>()); }
@@ -82,6 +97,7 @@ void validate(const UpdateConfig& config) {
   require_positive_or_zero("l1", config.l1);
   require_positive_or_zero("l2", config.l2);
   require_positive_or_zero("clip_value", config.clip_value);
+  require_fraction("ema", config.ema);
   const std::string_view name = to_string(config.rule);
   if (config.l1 != 0 && config.rule != Rule::kFtrl) {
     fail<InvalidArgument>("l1 is {}, but optimizer '{}' has no L1 term: set it to 0 or use ftrl", config.l1, name);
@@ -96,6 +112,7 @@ void validate(const UpdateInput& input) {
   if (input.step == 0) fail<InvalidArgument>("the step of an update is 0, but steps count from 1");
   require_positive_or_zero("learning rate", input.lr);
   require(std::isfinite(input.gradient_scale), "gradient scale", input.gradient_scale, "a finite number");
+  require_positive_or_zero("the magnitude to prune below", input.prune_below);
 }
 
 double effective_epsilon(const UpdateConfig& config) {

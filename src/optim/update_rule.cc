@@ -1,5 +1,6 @@
 #include "optim/update_rule.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -9,16 +10,18 @@
 
 namespace trireme::optim {
 
-StateArrays state_at(Rule rule, std::span<float> state, std::size_t count, std::size_t begin) {
-  const std::size_t arrays = state_floats(rule);
+StateArrays state_at(const UpdateConfig& config, std::span<float> state, std::size_t count, std::size_t begin) {
+  const std::size_t arrays = state_floats(config);
   TRIREME_CHECK(state.size() == arrays * count && begin <= count, "state of {} floats for {} parameters of rule {}",
-                state.size(), count, to_string(rule));
+                state.size(), count, to_string(config.rule));
   StateArrays at{};
   for (std::size_t k = 0; k < arrays; ++k) at[k] = state.data() + k * count + begin;
   return at;
 }
 
 namespace {
+
+constexpr std::size_t kBlock = 4096;  // floats
 
 /// The arrays that every kernel works on.
 struct Block {
@@ -191,17 +194,23 @@ Preparation preparation(const UpdateConfig& config, const UpdateInput& input) {
       .decay = coupled ? static_cast<float>(config.l2) : 0.0f};
 }
 
-}  // namespace
+/// Notes which parameters are too small to be kept.
+TRIREME_SIMD void mark_small(const float* p, float* pruned, std::size_t count, float below) {
+  TRIREME_INDEPENDENT
+  for (std::size_t i = 0; i < count; ++i) pruned[i] = std::fabs(p[i]) < below ? 1.0f : pruned[i];
+}
 
-void apply_update(const UpdateConfig& config, const UpdateInput& input, std::span<float> parameters, StateArrays state,
-                  std::span<const float> gradient) {
-  TRIREME_CHECK(parameters.size() == gradient.size() && input.step > 0, "{} parameters, {} gradients, step {}",
-                parameters.size(), gradient.size(), input.step);
-  for (std::size_t k = 0; k < state_floats(config.rule); ++k) {
-    TRIREME_CHECK(state[k] != nullptr, "array {} of rule {}", k, to_string(config.rule));
-  }
+TRIREME_SIMD void clear_pruned(float* p, const float* pruned, std::size_t count) {
+  TRIREME_INDEPENDENT
+  for (std::size_t i = 0; i < count; ++i) p[i] = pruned[i] != 0 ? 0.0f : p[i];
+}
 
-  const Block block{parameters.data(), state, gradient.data(), parameters.size()};
+TRIREME_SIMD void average(const float* p, float* mean, std::size_t count, float keep, float take) {
+  TRIREME_INDEPENDENT
+  for (std::size_t i = 0; i < count; ++i) mean[i] = mean[i] * keep + take * p[i];
+}
+
+void apply_rule(const UpdateConfig& config, const UpdateInput& input, Block block) {
   const Preparation prepare = preparation(config, input);
   const bool first = input.step == 1;
   const float lr = static_cast<float>(input.lr);
@@ -225,6 +234,36 @@ void apply_update(const UpdateConfig& config, const UpdateInput& input, std::spa
     case Rule::kFtrl:
       if (first) start_ftrl(block, ftrl_constants(config, input));
       return ftrl(block, prepare, ftrl_constants(config, input));
+  }
+}
+
+}  // namespace
+
+void apply_update(const UpdateConfig& config, const UpdateInput& input, std::span<float> parameters, StateArrays state,
+                  std::span<const float> gradient) {
+  TRIREME_CHECK(parameters.size() == gradient.size() && input.step > 0, "{} parameters, {} gradients, step {}",
+                parameters.size(), gradient.size(), input.step);
+  const std::size_t arrays = state_floats(config);
+  for (std::size_t k = 0; k < arrays; ++k) {
+    TRIREME_CHECK(state[k] != nullptr, "array {} of rule {}", k, to_string(config.rule));
+  }
+  const Block whole{parameters.data(), state, gradient.data(), parameters.size()};
+  if (!config.prunes && config.ema <= 0) return apply_rule(config, input, whole);
+
+  // Block by block, so that what follows the rule finds it in the first-level cache.
+  float* const pruned = config.prunes ? state[arrays - 1] : nullptr;
+  float* const mean = config.ema > 0 ? state[*average_array(config)] : nullptr;
+  const float keep = input.step == 1 ? 0.0f : static_cast<float>(config.ema);
+  const float take = input.step == 1 ? 1.0f : static_cast<float>(1 - config.ema);
+  for (std::size_t begin = 0; begin < parameters.size(); begin += kBlock) {
+    const std::size_t count = std::min(kBlock, parameters.size() - begin);
+    Block block{parameters.data() + begin, {}, gradient.data() + begin, count};
+    for (std::size_t k = 0; k < arrays; ++k) block.state[k] = state[k] + begin;
+    if (pruned != nullptr) mark_small(block.parameters, pruned + begin, count, static_cast<float>(input.prune_below));
+    apply_rule(config, input, block);
+    if (pruned != nullptr) clear_pruned(block.parameters, pruned + begin, count);
+    if (mean != nullptr) average(block.parameters, mean + begin, count, keep, take);
+    if (pruned != nullptr && mean != nullptr) clear_pruned(mean + begin, pruned + begin, count);
   }
 }
 

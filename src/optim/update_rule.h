@@ -8,12 +8,12 @@
 
 namespace trireme::optim {
 
-/// One pointer per state array of a rule; those beyond `state_floats` are null.
+/// One pointer per state array; those beyond `state_floats` are null.
 using StateArrays = std::array<float*, kMaxStateArrays>;
 
 /// Returns the state arrays from parameter `begin` on, in a chunk of `count` parameters whose `state` is
-/// `state_floats(rule)` arrays of `count` floats, one after the other.
-StateArrays state_at(Rule rule, std::span<float> state, std::size_t count, std::size_t begin = 0);
+/// `state_floats(config)` arrays of `count` floats, one after the other.
+StateArrays state_at(const UpdateConfig& config, std::span<float> state, std::size_t count, std::size_t begin = 0);
 
 /// Applies one update to `parameters`, in place, in one pass over memory. `gradient` has the same size and does not
 /// overlap; each `state[k]` points to as many floats. Works element by element, so a chunk may be updated block by
@@ -24,6 +24,10 @@ StateArrays state_at(Rule rule, std::span<float> state, std::size_t count, std::
 /// State is all zero before step 1. Step 1 is special as in torch: the momentum buffer becomes the gradient, whatever
 /// the dampening. FTRL, whose parameters are a function of its state, starts from a state that yields the current
 /// parameters, where the paper (and TensorFlow) discard them: all-zero weights would never train a network.
+///
+/// Where parameters can be pruned, those that are and those that now fall below `input.prune_below` become zero,
+/// whatever the rule says. The moving average is that of the new parameters; it begins with those after step 1, and of
+/// what is pruned it is zero.
 ///
 /// Config and input must be valid (`validate`). A NaN in the gradient reaches the parameter: the caller filters it.
 /// Does not allocate; thread-safe on disjoint data.

@@ -4,8 +4,10 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <utility>
 
 #include "base/error.h"
+#include "base/exact_sum.h"
 #include "ps/replica_link.h"
 #include "ps/write_scope.h"
 
@@ -24,11 +26,21 @@ std::uint64_t digest(std::uint64_t history, const ChunkRequest& request) {
       mix_seed(std::bit_cast<std::uint64_t>(request.info.samples), std::bit_cast<std::uint64_t>(request.info.lr)));
 }
 
+optim::UpdateConfig update_of(optim::UpdateConfig config, const Chunk::ChunkId& id) {
+  config.l2 *= id.decay;
+  return config;
+}
+
 }  // namespace
 
 Chunk::Chunk(const ChunkPolicy& policy, ChunkId id, std::span<float> parameters,
              std::atomic<std::uint64_t>* version_word)
-    : policy_(policy), id_(id), parameters_(parameters), version_word_(version_word), state_(state_floats()) {}
+    : policy_(policy),
+      id_(id),
+      update_(update_of(policy.update, id)),
+      parameters_(parameters),
+      version_word_(version_word),
+      state_(state_floats()) {}
 
 // ---- Gradients.
 
@@ -61,6 +73,7 @@ void Chunk::check(const ChunkRequest& request) const {
 
 void Chunk::push_synchronous(ChunkRequest request) {
   if (request.info.step < version_) {  // late, or sent again
+    if (policy_.clips) return request.waiter->chunk_weighed(last_weight_);
     std::vector<DeferredReply> reply{answer(request, /*counted=*/false)};
     return dispatch({}, std::move(reply));
   }
@@ -68,6 +81,7 @@ void Chunk::push_synchronous(ChunkRequest request) {
     if (other.info.step != request.info.step) continue;
     if (other.worker == request.worker) {  // sent again over a new connection: the old one's answer has no reader
       other = std::move(request);
+      if (weighed_ && other.info.step == version_) other.waiter->chunk_weighed(*weighed_);
       return;
     }
     const bool overlap =
@@ -100,27 +114,95 @@ bool Chunk::round_ready(std::span<const ChunkRequest* const> round) const {
   return may_miss && missing <= policy_.consistency.backup_workers;
 }
 
+/// The gradients of the next step that are there, in lane order.
+std::vector<const ChunkRequest*> Chunk::present_round() const {
+  std::vector<const ChunkRequest*> round;
+  for (const ChunkRequest& request : waiting_) {
+    if (request.info.step == version_) round.push_back(&request);
+  }
+  std::ranges::sort(round, {}, [](const ChunkRequest* request) { return request->info.lanes.first; });
+  return round;
+}
+
 void Chunk::finish_rounds() {
+  if (policy_.clips) return weigh_round();
   for (;;) {
-    std::vector<const ChunkRequest*> round;
-    for (const ChunkRequest& request : waiting_) {
-      if (request.info.step == version_) round.push_back(&request);
-    }
+    const std::vector<const ChunkRequest*> round = present_round();
     if (round.empty() || !round_ready(round)) return;
-    std::ranges::sort(round, {}, [](const ChunkRequest* request) { return request->info.lanes.first; });
-    auto forward = apply(round, 1.0);
-    const bool due = policy_.snapshot_every > 0 && version_ % policy_.snapshot_every == 0;
-    if (due || version_ == snapshot_wanted_) give_snapshot();  // before the next update can be made
+    const auto forward = apply_round(round, 1.0);
     std::vector<DeferredReply> reply;
-    const bool regroup = std::ranges::any_of(round, [](const ChunkRequest* request) { return request->info.regroup; });
     for (const ChunkRequest* request : round) {
       reply.push_back(answer(*request, /*counted=*/true));
-      reply.back().outcome.regroup = regroup;
+      reply.back().outcome.regroup = last_regroup_;
     }
-    std::erase_if(waiting_,
-                  [&](const ChunkRequest& request) TRIREME_REQUIRES(mutex_) { return request.info.step < version_; });
+    forget_round();
     dispatch(forward, std::move(reply));
   }
+}
+
+std::optional<Chunk::Forward> Chunk::apply_round(std::span<const ChunkRequest* const> round, double factor) {
+  last_regroup_ = std::ranges::any_of(round, [](const ChunkRequest* request) { return request->info.regroup; });
+  auto forward = apply(round, factor);
+  const bool due = policy_.snapshot_every > 0 && version_ % policy_.snapshot_every == 0;
+  if (due || version_ == snapshot_wanted_) give_snapshot();  // before the next update can be made
+  return forward;
+}
+
+void Chunk::forget_round() {
+  std::erase_if(waiting_,
+                [&](const ChunkRequest& request) TRIREME_REQUIRES(mutex_) { return request.info.step < version_; });
+}
+
+// ---- Clipping: the update waits for the norm of the whole gradient, of which this chunk knows its part.
+
+void Chunk::weigh_round() {
+  if (weighed_) return;
+  const std::vector<const ChunkRequest*> round = present_round();
+  if (round.empty() || !round_ready(round)) return;
+  weighed_ = weigh(round);
+  for (const ChunkRequest* request : round) request->waiter->chunk_weighed(*weighed_);
+}
+
+RoundWeight Chunk::weigh(std::span<const ChunkRequest* const> round) const {
+  RoundWeight weight;
+  std::vector<Partial> partials;
+  for (const ChunkRequest* request : round) {
+    weight.samples += request->info.samples;
+    partials.push_back({request->info.lanes, request->gradient});
+  }
+  ExactSum squares;
+  std::array<float, kBlock> scratch;
+  for (std::size_t begin = 0; begin < parameters_.size() && !id_.sums; begin += kBlock) {
+    const std::span<float> sum(scratch.data(), std::min(kBlock, parameters_.size() - begin));
+    tree_sum(policy_.lanes, partials, begin, sum);
+    add_squares(sum, squares);
+  }
+  weight.squares = squares.words();
+  return weight;
+}
+
+void Chunk::apply_weighed(ChunkRequest request, double factor) {
+  const MutexLock lock(mutex_);
+  check_view(request.view);
+  if (request.worker >= workers_.size() || !policy_.clips || !(factor > 0 && factor <= 1)) {
+    fail<InvalidArgument>("worker {} applies step {} times {}, which cannot be", request.worker, request.info.step,
+                          factor);
+  }
+  std::optional<Forward> forward;
+  if (request.info.step == version_) {
+    if (!weighed_) fail<InvalidArgument>("step {} of chunk {} has not been weighed", version_, id_.index);
+    last_weight_ = *std::exchange(weighed_, std::nullopt);
+    forward = apply_round(present_round(), factor);
+    forget_round();
+  } else if (request.info.step > version_) {
+    fail<InvalidArgument>("step {} of chunk {}, which is at {}, has not been pushed", request.info.step, id_.index,
+                          version_);
+  }
+  request.applies = true;
+  std::vector<DeferredReply> reply{answer(request, /*counted=*/true)};
+  reply.back().outcome.regroup = last_regroup_;
+  dispatch(forward, std::move(reply));
+  measure_spread();
 }
 
 void Chunk::push_at_once(ChunkRequest request) {
@@ -180,6 +262,7 @@ std::optional<Chunk::Forward> Chunk::apply(std::span<const ChunkRequest* const> 
   const bool empty = samples <= 0;  // an empty last batch: a step, but nothing to learn from it
   if (!empty) ++updates_;
   const double scale = empty ? 1 : factor / samples;
+  const double lr = first.info.lr * id_.lr;
 
   std::optional<Forward> forward;
   if (any_linked()) {
@@ -187,16 +270,18 @@ std::optional<Chunk::Forward> Chunk::apply(std::span<const ChunkRequest* const> 
                                  .version = version_,
                                  .empty = empty,
                                  .updates = updates_,
-                                 .lr = first.info.lr,
+                                 .lr = lr,
                                  .scale = scale,
                                  .stop = stop_,
-                                 .history = history_},
+                                 .history = history_,
+                                 .prune_below = first.prune_below,
+                                 .weight = last_weight_},
                       .gradient = nullptr};
     if (!policy_.consistency.synchronous()) forward->update.unit = first.info.unit;
     if (!empty) forward->gradient = policy_.pool->take(parameters_.size_bytes());
   }
   if (!empty) {
-    update_parameters({.step = updates_, .lr = first.info.lr, .gradient_scale = scale}, partials,
+    update_parameters({.step = updates_, .lr = lr, .gradient_scale = scale, .prune_below = first.prune_below}, partials,
                       forward ? reinterpret_cast<float*>(forward->gradient.get()) : nullptr);
   }
   return forward;
@@ -221,8 +306,8 @@ void Chunk::update_parameters(const optim::UpdateInput& input, std::span<const P
       std::memcpy(parameters_.data() + begin, gradient.data(), gradient.size_bytes());
       continue;
     }
-    optim::apply_update(policy_.update, input, parameters_.subspan(begin, count),
-                        optim::state_at(policy_.update.rule, state_, parameters_.size(), begin), gradient);
+    optim::apply_update(update_, input, parameters_.subspan(begin, count),
+                        optim::state_at(update_, state_, parameters_.size(), begin), gradient);
   }
 }
 
@@ -235,7 +320,7 @@ DeferredReply Chunk::answer(const ChunkRequest& request, bool counted) {
   }
   Worker& worker = workers_[request.worker];
   worker.seen = version_;
-  if (request.gradient != nullptr) {  // a push that was sent again may be an old one
+  if (request.gradient != nullptr || request.applies) {  // a push that was sent again may be an old one
     const Step finished = policy_.consistency.synchronous() ? request.info.step + 1 : worker.clock;
     worker.known_finished = std::max(worker.known_finished, finished);
   }

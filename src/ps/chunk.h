@@ -26,6 +26,9 @@ class ChunkWaiter {
   virtual ~ChunkWaiter() = default;
   virtual void chunk_done(const StepOutcome& outcome) = 0;
 
+  /// Instead, where the job clips and the chunk was pushed: all gradients of the step are there, nothing is applied.
+  virtual void chunk_weighed(const RoundWeight& /*weight*/) {}
+
   /// There will be no answer: the view has ended, or the replica is lost. Whether the update was made is not known.
   virtual void chunk_refused(const std::exception& reason) = 0;
 };
@@ -46,6 +49,8 @@ struct ChunkRequest {
   StepInfo info;                    ///< of a push
   const float* gradient = nullptr;  ///< sum over samples; valid until `waiter` is told
   float* copy_to = nullptr;         ///< where the new parameters go first; may be `gradient`; null = nowhere
+  double prune_below = 0;           ///< of a push: see UpdateInput
+  bool applies = false;             ///< see apply_weighed
   bool counts = true;               ///< false: it was applied before, and is only answered
   std::shared_ptr<ChunkWaiter> waiter;
 };
@@ -61,6 +66,7 @@ struct ChunkPolicy {
   optim::UpdateConfig update;
   Consistency consistency;
   Lane lanes = 1;
+  bool clips = false;                     ///< bsp: a round is weighed, and applied when its factor is known
   std::shared_ptr<net::BufferPool> pool;  ///< for what goes to replicas; may be null where there are none
   Step snapshot_every = 0;                ///< bsp: `on_snapshot` gets every version that is a multiple of it; 0 = none
   std::function<void(const ChunkHeader&, ChunkState)> on_snapshot;  ///< may be null; under the chunk's lock
@@ -82,7 +88,9 @@ class Chunk {
   struct ChunkId {
     std::uint32_t index = 0;
     std::uint32_t shard = 0;
-    bool sums = false;  ///< see TableSpec
+    bool sums = false;  ///< see TableSpec, as the next two
+    double lr = 1;
+    double decay = 1;
   };
 
   /// `parameters` and `version_word` live in the shard's segment. State is allocated here. In view 0: nobody may push.
@@ -108,6 +116,11 @@ class Chunk {
   /// a later one. Throws InvalidArgument if the request is invalid (worker, lanes), StaleView; then the waiter is not
   /// told.
   void push(ChunkRequest request);
+
+  /// Where the job clips: makes the update of the step `request.info.step`, whose gradients have been weighed, with
+  /// their mean times `factor`; the first worker to ask does it for all. Of `request` view, worker, step, copy_to and
+  /// waiter count. Throws InvalidArgument if that step has not been weighed, StaleView; then the waiter is not told.
+  void apply_weighed(ChunkRequest request, double factor);
 
   /// Asks for the parameters as they are now; of `request` only view, worker, copy_to and waiter count. Before the
   /// initial values are there, the waiter waits for them. What it gets, the replica has.
@@ -176,15 +189,19 @@ class Chunk {
     std::shared_ptr<std::byte> gradient;
   };
 
-  std::size_t state_floats() const {
-    return id_.sums ? 0 : optim::state_floats(policy_.update.rule) * parameters_.size();
-  }
+  std::size_t state_floats() const { return id_.sums ? 0 : optim::state_floats(policy_.update) * parameters_.size(); }
   void check_view(View view) const TRIREME_REQUIRES(mutex_);
   void check(const ChunkRequest& request) const TRIREME_REQUIRES(mutex_);
   void push_synchronous(ChunkRequest request) TRIREME_REQUIRES(mutex_);
   void push_at_once(ChunkRequest request) TRIREME_REQUIRES(mutex_);
   bool round_ready(std::span<const ChunkRequest* const> round) const TRIREME_REQUIRES(mutex_);
+  std::vector<const ChunkRequest*> present_round() const TRIREME_REQUIRES(mutex_);
   void finish_rounds() TRIREME_REQUIRES(mutex_);
+  void weigh_round() TRIREME_REQUIRES(mutex_);
+  RoundWeight weigh(std::span<const ChunkRequest* const> round) const TRIREME_REQUIRES(mutex_);
+  std::optional<Forward> apply_round(std::span<const ChunkRequest* const> round, double factor)
+      TRIREME_REQUIRES(mutex_);
+  void forget_round() TRIREME_REQUIRES(mutex_);
   void release_held() TRIREME_REQUIRES(mutex_);
   std::optional<Forward> apply(std::span<const ChunkRequest* const> requests, double factor) TRIREME_REQUIRES(mutex_);
   void update_parameters(const optim::UpdateInput& input, std::span<const Partial> partials, float* keep_sum)
@@ -202,6 +219,7 @@ class Chunk {
 
   const ChunkPolicy& policy_;
   const ChunkId id_;
+  const optim::UpdateConfig update_;  // of its table
   const std::span<float> parameters_;
   std::atomic<std::uint64_t>* const version_word_;
 
@@ -220,7 +238,11 @@ class Chunk {
   Step spread_max_ TRIREME_GUARDED_BY(mutex_) = 0;          // see Clocks
   /// bsp: gradients not yet used; ssp: applied, but held back.
   std::vector<ChunkRequest> waiting_ TRIREME_GUARDED_BY(mutex_);
-  std::vector<Link> links_ TRIREME_GUARDED_BY(mutex_);  // to the replica, and to a copy being filled
+  // Where the job clips:
+  std::optional<RoundWeight> weighed_ TRIREME_GUARDED_BY(mutex_);  // the present round, of which all is in waiting_
+  RoundWeight last_weight_ TRIREME_GUARDED_BY(mutex_);             // of the round that made the present version
+  bool last_regroup_ TRIREME_GUARDED_BY(mutex_) = false;           // and whether somebody asked for that in it
+  std::vector<Link> links_ TRIREME_GUARDED_BY(mutex_);             // to the replica, and to a copy being filled
 };
 
 }  // namespace trireme::ps

@@ -52,6 +52,7 @@ void Chunk::enter(View view, std::uint32_t workers, std::vector<std::shared_ptr<
     links_.clear();
     for (std::shared_ptr<ReplicaLink>& link : links) links_.push_back({.to = std::move(link)});
     snapshot_wanted_ = 0;
+    weighed_.reset();
     dropped.swap(waiting_);
     dropped.insert(dropped.end(), std::make_move_iterator(early_.begin()), std::make_move_iterator(early_.end()));
     early_.clear();
@@ -139,6 +140,7 @@ void Chunk::take(const ChunkHeader& header, std::span<const float> values) {
   version_ = header.version;
   updates_ = header.updates;
   history_ = header.history;
+  last_weight_ = header.weight;
 }
 
 std::pair<ChunkHeader, ChunkState> Chunk::state() {
@@ -153,7 +155,8 @@ std::pair<ChunkHeader, ChunkState> Chunk::copy_state() const {
                      .version = version_,
                      .updates = updates_,
                      .history = history_,
-                     .units = units_.runs()};
+                     .units = units_.runs(),
+                     .weight = last_weight_};
   ChunkState state{.memory = policy_.pool->take(state_and_parameter_floats() * sizeof(float)),
                    .bytes = state_and_parameter_floats() * sizeof(float)};
   std::memcpy(state.memory.get(), parameters_.data(), parameters_.size_bytes());
@@ -209,7 +212,8 @@ void Chunk::dispatch_whole(std::vector<DeferredReply> reply) {
 void Chunk::replicate(const ReplicaUpdate& update, std::span<const float> gradient, View view) {
   const MutexLock lock(mutex_);
   check_view(view);
-  const optim::UpdateInput input{.step = update.updates, .lr = update.lr, .gradient_scale = update.scale};
+  const optim::UpdateInput input{
+      .step = update.updates, .lr = update.lr, .gradient_scale = update.scale, .prune_below = update.prune_below};
   if (!update.empty) optim::validate(input);
   if (update.version != version_ + 1 || update.updates != updates_ + (update.empty ? 0 : 1)) {
     fail<Corrupt>("update {} of chunk {} (version {}) does not follow number {} (version {}), which is the last here",
@@ -229,6 +233,7 @@ void Chunk::replicate(const ReplicaUpdate& update, std::span<const float> gradie
   version_ = update.version;
   updates_ = update.updates;
   history_ = update.history;
+  last_weight_ = update.weight;
   assigned_ = true;
   stop_ = stop_ || update.stop;
 }

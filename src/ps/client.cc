@@ -5,6 +5,8 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/exact_sum.h"
+#include "optim/clipping.h"
 
 namespace trireme::ps {
 namespace {
@@ -19,8 +21,10 @@ struct Client::Sent {
   Peer* peer;
   std::shared_ptr<net::PendingReply> pending;
   std::vector<std::uint32_t> chunks;
+  StepInfo info;
   bool push;
   bool pull;
+  bool applies;
 };
 
 Client::Client(net::EventLoop& loop, ClientOptions options) : loop_(loop), options_(std::move(options)) { connect(); }
@@ -127,7 +131,8 @@ void Client::open(std::vector<TableSpec> tables, const TableOptions& options) {
           .consistency = options.consistency,
           .codec = options.codec,
           .lanes = options_.lanes,
-          .checkpoint_every = options.checkpoint_every};
+          .checkpoint_every = options.checkpoint_every,
+          .clip_norm = options.clip_norm};
   open_peers();
 }
 
@@ -226,7 +231,7 @@ void Client::assign() {
 StepOutcome Client::pull() {
   std::vector<std::uint32_t> chunks(layout_.chunks().size());
   for (std::uint32_t i = 0; i < chunks.size(); ++i) chunks[i] = i;
-  send_chunks(chunks, {}, /*push=*/false, /*pull=*/true);
+  send_chunks(chunks, {.pull = true});
   return finish();
 }
 
@@ -235,18 +240,19 @@ void Client::push(std::span<const std::uint32_t> tables, const StepInfo& info, b
   for (const std::uint32_t table : tables) {
     for (std::uint32_t i = 0; i < layout_.chunk_count(table); ++i) chunks.push_back(layout_.first_chunk(table) + i);
   }
-  send_chunks(chunks, info, /*push=*/true, pull);
+  send_chunks(chunks, {.info = info, .push = true, .pull = pull});
 }
 
-void Client::send_chunks(std::span<const std::uint32_t> chunks, const StepInfo& info, bool push, bool pull) {
-  step_ = push ? std::optional(info.step) : std::nullopt;
-  const ScopedSpan span(options_.spans, push ? "push" : "ask", step_);
+/// Asks each server for `what`, of those of the chunks that it holds.
+void Client::send_chunks(std::span<const std::uint32_t> chunks, const PushPullRequest& what) {
+  step_ = what.push || what.apply != 0 ? std::optional(what.info.step) : std::nullopt;
+  const ScopedSpan span(options_.spans, what.push ? "push" : "ask", step_);
   for (const auto& peer : peers_) {
     if (!peer) continue;
     std::vector<std::uint32_t> group;
     std::size_t bytes = 0;
     const auto flush = [&] {
-      if (!group.empty()) send(*peer, group, info, push, pull);
+      if (!group.empty()) send(*peer, group, what);
       group.clear();
       bytes = 0;
     };
@@ -262,8 +268,13 @@ void Client::send_chunks(std::span<const std::uint32_t> chunks, const StepInfo& 
   }
 }
 
-void Client::send(Peer& peer, std::span<const std::uint32_t> chunks, const StepInfo& info, bool push, bool pull) {
-  PushPullRequest request{.worker = rank_, .info = info, .push = push, .pull = pull};
+void Client::send(Peer& peer, std::span<const std::uint32_t> chunks, PushPullRequest request) {
+  const bool push = request.push;
+  const bool wanted = request.pull;
+  const bool weighed = push && job_.clips();  // what is new is asked for when it is applied
+  const bool pull = wanted && !weighed;
+  request.worker = rank_;
+  request.pull = pull;
   net::Connection::Request message{.kind = kPushPull, .view = options_.view.view};
   const bool shared = peer.shares_memory;
   const bool encoded = encoded_segment_ != nullptr;
@@ -274,7 +285,8 @@ void Client::send(Peer& peer, std::span<const std::uint32_t> chunks, const StepI
       return std::as_writable_bytes(memory.subspan(chunk.worker_offset, chunk.place.count));
     };
     if (push) {
-      const Bytes gradient = encoded ? encode(index, info.step) : range(gradients_);
+      if (!prune_below_.empty()) request.prune_below.push_back(prune_below_[chunk.place.table]);
+      const Bytes gradient = encoded ? encode(index, request.info.step) : range(gradients_);
       if (shared) {
         request.offsets.push_back(encoded ? encoded_offsets_[index] : chunk.worker_offset * sizeof(float));
       } else {
@@ -291,13 +303,42 @@ void Client::send(Peer& peer, std::span<const std::uint32_t> chunks, const StepI
   sent_.push_back({.peer = &peer,
                    .pending = peer.connection->send(std::move(message)),
                    .chunks = {chunks.begin(), chunks.end()},
+                   .info = request.info,
                    .push = push,
-                   .pull = pull});
+                   .pull = wanted,
+                   .applies = request.apply != 0});
+}
+
+/// The servers have all gradients of a step, and say what they weigh: together that gives the norm, and so what the
+/// mean is multiplied by. All workers come to the same.
+void Client::apply_pushed(Deadline deadline) {
+  std::vector<Sent> sent;
+  sent.swap(sent_);
+  ExactSum squares;
+  double samples = 0;
+  PushPullRequest what;
+  std::vector<std::uint32_t> chunks;
+  {
+    const ScopedSpan waiting(options_.spans, "wait", step_);
+    for (const Sent& request : sent) {
+      const auto frame = wait(*request.peer, request.pending, deadline, "a push");
+      const auto weight = net::decode_message<RoundWeight>(frame.body_bytes());
+      squares.add(ExactSum::from_words(weight.squares));
+      samples = weight.samples;
+      what.info = request.info;
+      what.pull = what.pull || request.pull;
+      chunks.insert(chunks.end(), request.chunks.begin(), request.chunks.end());
+    }
+  }
+  what.apply = optim::clip_factor(squares, samples, job_.clip_norm, what.info.step);
+  send_chunks(chunks, what);
 }
 
 StepOutcome Client::finish() {
   StepOutcome outcome = StepOutcome::none();
   const Deadline deadline = Deadline::in(options_.step_timeout);
+  prune_below_.clear();
+  if (job_.clips() && !sent_.empty() && sent_.front().push) apply_pushed(deadline);
   std::vector<Sent> sent;
   sent.swap(sent_);
   std::vector<std::uint32_t> pulled;
@@ -315,7 +356,7 @@ StepOutcome Client::finish() {
   for (const Sent& request : sent) {  // all is there: nothing can fail any more
     if (request.pull && request.peer->shares_memory) copy_shared(*request.peer, request.chunks, deadline);
     for (const std::uint32_t chunk : request.chunks) {
-      if (request.push && !feedback_.empty()) feedback_[chunk].commit();
+      if ((request.push || request.applies) && !feedback_.empty()) feedback_[chunk].commit();
     }
   }
   if (!in_place_) place_new(pulled);

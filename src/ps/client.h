@@ -35,7 +35,7 @@ struct ClientOptions {
   std::function<void(MemberId server)> on_unreachable = {};
 };
 
-/// A table with everything its servers know: for checkpoints and tests. One state array per `state_floats(rule)`.
+/// A table with everything its servers know: for checkpoints and tests. One array for each of optim::state_names.
 struct TableState {
   std::vector<float> parameters;
   std::vector<std::vector<float>> state;
@@ -68,6 +68,7 @@ class Client {
     PlacementOptions placement;
     codec::Spec codec = {};     ///< how gradients travel; with error feedback if it says so
     Step checkpoint_every = 0;  ///< see JobTables
+    double clip_norm = 0;       ///< likewise
   };
 
   /// Agrees with the servers on the tables and allocates memory for them. Once: also if it throws PeerLost, Timeout or
@@ -128,6 +129,10 @@ class Client {
   /// at once; the gradients must stay as they are, and the parameters unused, until `finish`.
   void push(std::span<const std::uint32_t> tables, const StepInfo& info, bool pull = true);
 
+  /// With the step that is pushed next, parameters of these magnitudes and less are pruned (UpdateInput::prune_below),
+  /// by table; until `finish`.
+  void prune_below(std::vector<double> magnitudes) { prune_below_ = std::move(magnitudes); }
+
   /// Waits until everything pushed has been answered and the new parameters are in place: all of them, or, if it
   /// throws, none. Throws PeerLost, Timeout, or what a server refused.
   StepOutcome finish();
@@ -182,8 +187,9 @@ class Client {
     if (options_.on_unreachable) options_.on_unreachable(server);
   }
   void place_new(std::span<const std::uint32_t> chunks);
-  void send(Peer& peer, std::span<const std::uint32_t> chunks, const StepInfo& info, bool push, bool pull);
-  void send_chunks(std::span<const std::uint32_t> chunks, const StepInfo& info, bool push, bool pull);
+  void send(Peer& peer, std::span<const std::uint32_t> chunks, PushPullRequest request);
+  void send_chunks(std::span<const std::uint32_t> chunks, const PushPullRequest& what);
+  void apply_pushed(Deadline deadline);
   void prepare_codec(const codec::Spec& spec);
   codec::Spec codec_of(const Layout::Chunk& chunk) const;
   std::size_t state_arrays(const TableSpec& table) const;
@@ -211,7 +217,8 @@ class Client {
   std::vector<std::uint64_t> encoded_offsets_;  // by chunk: where its encoded gradient lies
   std::shared_ptr<net::Segment> encoded_segment_;
   std::vector<Sent> sent_;
-  std::optional<Step> step_;  // of what was sent, for spans
+  std::optional<Step> step_;         // of what was sent, for spans
+  std::vector<double> prune_below_;  // by table; empty = nothing is pruned
   Traffic traffic_;
 };
 

@@ -72,7 +72,7 @@ class Client::Network {
 };
 
 std::size_t Client::state_arrays(const TableSpec& table) const {
-  return table.sums ? 0 : optim::state_floats(job_.update.rule);
+  return table.sums ? 0 : optim::state_floats(job_.update);
 }
 
 TablesState Client::empty_state() const {

@@ -27,7 +27,7 @@ void check(const SaveRequest& request) {
 }
 
 /// The snapshot as tensors of a checkpoint. Its memory is given back as it goes.
-checkpoint::Staging stage(const Layout& layout, Snapshot snapshot) {
+checkpoint::Staging stage(const Layout& layout, const std::vector<std::string>& states, Snapshot snapshot) {
   std::uint64_t total = 0;
   for (const auto& [index, state] : snapshot.chunks) total += state.bytes;
   checkpoint::Staging staging;
@@ -38,8 +38,8 @@ checkpoint::Staging stage(const Layout& layout, Snapshot snapshot) {
     const std::string& parameter = layout.tables()[place.table].name;
     const std::uint64_t bytes = place.count * sizeof(float);
     for (std::uint64_t array = 0; array * bytes < state.bytes; ++array) {
-      const std::string tensor =
-          array == 0 ? checkpoint::model_tensor(parameter) : checkpoint::optimizer_tensor(parameter, array - 1);
+      const std::string tensor = array == 0 ? checkpoint::model_tensor(parameter)
+                                            : checkpoint::optimizer_tensor(parameter, states.at(array - 1));
       const MutableBytes to = staging.add(tensor, place.begin * sizeof(float), bytes);
       std::memcpy(to.data(), state.memory.get() + array * bytes, bytes);
     }
@@ -114,7 +114,8 @@ void PartSaver::write(const Job& job) const {
                 seconds(kSnapshotWithin), request.version);
   }
   const ScopedSpan span(spans_, "checkpoint", job.step);
-  const checkpoint::Staging staging = stage(job.tables->layout(), std::move(*snapshot));
+  const checkpoint::Staging staging =
+      stage(job.tables->layout(), optim::state_names(job.tables->policy().update), std::move(*snapshot));
   checkpoint::write_part(checkpoint::real_file_system(), folder_ / checkpoint::step_folder_name(job.step),
                          {.step = job.step, .attempt = request.attempt, .part = request.part, .parts = request.parts},
                          staging, request.bytes_per_second, stop);

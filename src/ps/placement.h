@@ -16,6 +16,8 @@ struct TableSpec {
   /// Not parameters, but what the last step's gradients add up to: nothing is learned, averaged, compressed or saved.
   /// For what workers tell each other in every step. In ssp and asp a step is one worker's.
   bool sums = false;
+  double lr = 1;     ///< the learning rate is multiplied by this
+  double decay = 1;  ///< and weight decay (UpdateConfig::l2) by this
 };
 
 /// Where a chunk, elements [begin, begin + count) of a table, lives.

@@ -50,7 +50,7 @@ namespace trireme::ps {
 
 using cluster::MemberId;
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TableSpec, name, elements, sums)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TableSpec, name, elements, sums, lr, decay)
 
 /// What a server may be asked: by workers, and (kSync, kInstall, kReplicate) by the primary of a shard that it backs
 /// up. Every frame carries its view; but for kOpen, which may bring the server into a later one, and kStats, another
@@ -58,7 +58,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TableSpec, name, elements, sums)
 enum Request : std::uint16_t {
   kOpen = 1,         ///< OpenRequest -> OpenReply: agree on tables and view; the first one creates the tables
   kAssign = 2,       ///< PushPullRequest -> StepOutcome: initial values, from the chief
-  kPushPull = 3,     ///< PushPullRequest -> StepOutcome: push, pull, or both, of many chunks
+  kPushPull = 3,     ///< PushPullRequest -> StepOutcome: push, pull, or both, of many chunks; a push of a job that
+                     ///< clips -> RoundWeight: the update waits until the norm of all is known, and `apply` comes
   kLeave = 4,        ///< LeaveRequest -> Done: nobody waits for this worker until it pushes again
   kStats = 5,        ///< Nothing -> ServerStats
   kFetch = 6,        ///< FetchRequest -> ChunkHeader and ChunkState: all of a chunk; any copy may be asked
@@ -87,8 +88,19 @@ struct JobTables {
   codec::Spec codec;  ///< how the gradient of each chunk is written
   Lane lanes = 1;
   Step checkpoint_every = 0;  ///< bsp: servers that save keep a copy of each version that is a multiple; 0 = none
+  double clip_norm = 0;       ///< bsp: the mean gradient of a step, over all tables, is at most so long; 0 = any length
   NLOHMANN_DEFINE_TYPE_INTRUSIVE(JobTables, tables, shards, max_chunk_bytes, update, consistency, codec, lanes,
-                                 checkpoint_every)
+                                 checkpoint_every, clip_norm)
+
+  bool clips() const { return clip_norm > 0; }
+};
+
+/// What all gradients of a step, of some chunks, add up to: what the norm of the whole is made of.
+struct RoundWeight {
+  std::vector<std::int64_t> squares;  ///< of the elements of the sum: ExactSum::words
+  double samples = 0;
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(RoundWeight, squares, samples)
+  bool operator==(const RoundWeight&) const = default;
 };
 
 struct OpenRequest {
@@ -112,7 +124,9 @@ struct PushPullRequest {
   StepInfo info;  ///< of a push
   bool push = false;
   bool pull = false;
+  double apply = 0;  ///< where the job clips: the step that was pushed takes effect, its mean times this; 0 = not yet
   std::vector<std::uint32_t> chunks;  ///< as Layout::chunks() numbers them
+  std::vector<double> prune_below;    ///< of a push: UpdateInput::prune_below by chunk; empty = of none
   std::uint64_t segment = 0;          ///< where the gradients lie: shared memory; 0 = in the payload, chunk after chunk
   std::vector<std::uint64_t> offsets;  ///< bytes from the start of the segment, one per chunk
 };
@@ -122,7 +136,9 @@ inline void to_json(nlohmann::json& json, const PushPullRequest& request) {
   json["worker"] = request.worker;
   json["push"] = request.push;
   json["pull"] = request.pull;
+  json["apply"] = request.apply;
   json["chunks"] = request.chunks;
+  json["prune_below"] = request.prune_below;
   json["segment"] = request.segment;
   json["offsets"] = request.offsets;
 }
@@ -132,7 +148,9 @@ inline void from_json(const nlohmann::json& json, PushPullRequest& request) {
   json.at("worker").get_to(request.worker);
   json.at("push").get_to(request.push);
   json.at("pull").get_to(request.pull);
+  json.at("apply").get_to(request.apply);
   json.at("chunks").get_to(request.chunks);
+  json.at("prune_below").get_to(request.prune_below);
   json.at("segment").get_to(request.segment);
   json.at("offsets").get_to(request.offsets);
 }
@@ -174,7 +192,8 @@ struct ChunkHeader {
   Step updates = 0;
   std::uint64_t history = 0;  ///< digest of all that was ever done to it: equal histories mean equal bits
   std::vector<cluster::UnitRange> units;
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(ChunkHeader, chunk, assigned, stop, version, updates, history, units)
+  RoundWeight weight;  ///< where the job clips: of the last step
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(ChunkHeader, chunk, assigned, stop, version, updates, history, units, weight)
   bool operator==(const ChunkHeader&) const = default;
 };
 
@@ -229,7 +248,10 @@ struct ReplicaUpdate {
   bool stop = false;
   std::uint64_t history = 0;  ///< after it
   std::uint64_t unit = 0;     ///< ssp, asp
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(ReplicaUpdate, chunk, version, empty, updates, lr, scale, stop, history, unit)
+  double prune_below = 0;     ///< UpdateInput
+  RoundWeight weight;         ///< where the job clips
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(ReplicaUpdate, chunk, version, empty, updates, lr, scale, stop, history, unit,
+                                 prune_below, weight)
 };
 
 struct ReplicateRequest {

@@ -1,5 +1,7 @@
 #include "ps/push_pull.h"
 
+#include <cmath>
+
 #include "base/error.h"
 #include "codec/codec.h"
 
@@ -32,6 +34,13 @@ PushPull::PushPull(net::SessionPtr session, net::InFrame frame, PushPullRequest 
     bytes_ += parts_.back().chunk->parameters().size_bytes();
   }
   if (parts_.empty()) fail<InvalidArgument>("a request names no chunk");
+  if (!request_.prune_below.empty() && request_.prune_below.size() != parts_.size()) {
+    fail<Corrupt>("a request names {} chunks but {} magnitudes to prune below", parts_.size(),
+                  request_.prune_below.size());
+  }
+  for (const double magnitude : request_.prune_below) {
+    if (!(magnitude >= 0 && std::isfinite(magnitude))) fail<InvalidArgument>("nothing is pruned below {}", magnitude);
+  }
   remaining_ = parts_.size();
   if (frame_.header.kind == kPushPull) codec_ = held_->tables().description().codec;
   if (request_.segment != 0) {
@@ -114,7 +123,10 @@ void PushPull::run(std::size_t begin, std::size_t end) {
                          .copy_to = part.copy_to,
                          .waiter = shared_from_this()};
     if (request_.push) {
+      request.prune_below = request_.prune_below.empty() ? 0 : request_.prune_below[i];
       part.chunk->push(std::move(request));
+    } else if (request_.apply != 0) {
+      part.chunk->apply_weighed(std::move(request), request_.apply);
     } else {
       part.chunk->pull(std::move(request));
     }
@@ -137,7 +149,19 @@ void PushPull::assign() {
 }
 
 void PushPull::chunk_refused(const std::exception& reason) {
-  if (!refused_.exchange(true)) session_->refuse(frame_.header, reason);
+  if (!answered_.exchange(true)) session_->refuse(frame_.header, reason);
+}
+
+/// Afterwards it only keeps the gradients for whoever applies them.
+void PushPull::chunk_weighed(const RoundWeight& weight) {
+  RoundWeight all{.samples = weight.samples};
+  {
+    const MutexLock lock(mutex_);
+    squares_.add(ExactSum::from_words(weight.squares));
+    if (--remaining_ > 0) return;
+    all.squares = squares_.words();
+  }
+  if (!answered_.exchange(true)) session_->reply(frame_.header, all);
 }
 
 void PushPull::chunk_done(const StepOutcome& outcome) {

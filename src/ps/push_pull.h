@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/exact_sum.h"
 #include "base/mutex.h"
 #include "net/service.h"
 #include "ps/tables.h"
@@ -33,6 +34,7 @@ class PushPull final : public ChunkWaiter, public std::enable_shared_from_this<P
   void assign();
 
   void chunk_done(const StepOutcome& outcome) override;
+  void chunk_weighed(const RoundWeight& weight) override;
   void chunk_refused(const std::exception& reason) override;
 
  private:
@@ -64,7 +66,8 @@ class PushPull final : public ChunkWaiter, public std::enable_shared_from_this<P
   Mutex mutex_;
   std::size_t remaining_ TRIREME_GUARDED_BY(mutex_) = 0;  // chunks
   StepOutcome outcome_ TRIREME_GUARDED_BY(mutex_) = StepOutcome::none();
-  std::atomic<bool> refused_{false};
+  ExactSum squares_ TRIREME_GUARDED_BY(mutex_);  // where the job clips
+  std::atomic<bool> answered_{false};            // before its gradients were applied, or with a refusal
 };
 
 /// A single chunk that becomes what was saved: answered like a push.

@@ -13,9 +13,11 @@ Shard::Shard(const Layout& layout, std::uint32_t number, const ChunkPolicy& poli
   for (std::uint32_t index = 0; index < layout.chunks().size(); ++index) {
     const Layout::Chunk& chunk = layout.chunks()[index];
     if (chunk.place.shard != number) continue;
-    const bool sums = layout.tables()[chunk.place.table].sums;
-    chunks_.emplace_back(policy, Chunk::ChunkId{.index = index, .shard = number, .sums = sums},
-                         std::span(floats + chunk.shard_offset, chunk.place.count), word++);
+    const TableSpec& table = layout.tables()[chunk.place.table];
+    chunks_.emplace_back(
+        policy,
+        Chunk::ChunkId{.index = index, .shard = number, .sums = table.sums, .lr = table.lr, .decay = table.decay},
+        std::span(floats + chunk.shard_offset, chunk.place.count), word++);
   }
 }
 

@@ -1,6 +1,7 @@
 #include "ps/tables.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "base/error.h"
@@ -23,7 +24,19 @@ const JobTables& checked(const JobTables& job) {
     fail<InvalidArgument>("tables of {} floats in chunks of {} bytes are more than a server can hold", floats,
                           job.max_chunk_bytes);
   }
+  for (const TableSpec& table : job.tables) {
+    if (!(table.lr >= 0 && table.decay >= 0 && std::isfinite(table.lr) && std::isfinite(table.decay))) {
+      fail<InvalidArgument>("table '{}' multiplies the rate by {} and decay by {}, which cannot be", table.name,
+                            table.lr, table.decay);
+    }
+  }
   optim::validate(job.update);
+  if (!(job.clip_norm >= 0 && std::isfinite(job.clip_norm))) {
+    fail<InvalidArgument>("clip_norm is {}, but must be a finite number of at least 0", job.clip_norm);
+  }
+  if (job.clips() && (!job.consistency.synchronous() || job.consistency.backup_workers > 0)) {
+    fail<InvalidArgument>("servers clip by norm in bsp without backup workers: only there a step has one gradient");
+  }
   return job;
 }
 
@@ -35,6 +48,7 @@ Tables::Tables(const JobTables& description, std::shared_ptr<net::BufferPool> po
       policy_{.update = description.update,
               .consistency = description.consistency,
               .lanes = description.lanes,
+              .clips = description.clips(),
               .pool = std::move(pool),
               .snapshot_every = 0,
               .on_snapshot = {},

@@ -198,6 +198,7 @@ nlohmann::json TrainResult::json() const {
                         {"samples", samples},
                         {"samples_per_s", samples_per_s},
                         {"seconds", seconds},
+                        {"input_share", input_share},
                         {"parameters_sha256", parameters_sha256},
                         {"state_sha256", state_sha256},
                         {"strategy", strategy}};
@@ -208,6 +209,7 @@ nlohmann::json TrainResult::json() const {
   if (test) add(*test);
   for (const Evaluation& other : others) add(other);
   if (!stopped_because.empty()) result["stopped_because"] = stopped_because;
+  if (sparsity) result["sparsity"] = *sparsity;
   if (communication) {
     result["wire_bytes"] = communication->wire_bytes;
     result["plain_bytes"] = communication->plain_bytes;

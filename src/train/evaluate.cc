@@ -2,6 +2,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "tensor/autocast.h"
 #include "train/check_task.h"
 #include "train/compute/tensor_batch.h"
 #include "train/evaluator.h"
@@ -9,10 +10,22 @@
 namespace trireme {
 namespace {
 
-constexpr std::uint64_t kBatch = 500;        // samples that go through the model at once
+constexpr std::uint64_t kBatch = 500;        // samples that go through the model at once, at most
 constexpr std::uint64_t kMostBlocks = 1024;  // of a set, however large
 constexpr std::size_t kMostMetrics = 16;
 constexpr std::size_t kSums = 1 + 2 * kMostMetrics;  // of a block: its loss; of each metric a sum and a count
+
+/// Of models that say something for each token, no more samples go through at once than a lane trains with: what they
+/// say takes a multiple of all else.
+std::uint64_t batch_size(const data::Dataset& samples, const TrainOptions& options) {
+  for (const std::size_t input : samples.schema().with(data::Role::kInput)) {
+    const data::Field& field = samples.schema()[input];
+    if (!field.classes.empty() && !field.shape.empty()) {
+      return std::clamp<std::uint64_t>(options.batch / std::max<Lane>(1, options.lanes), 1, kBatch);
+    }
+  }
+  return kBatch;
+}
 
 /// The model evaluates, and then trains again if it did.
 class EvaluationMode {
@@ -33,9 +46,9 @@ class EvaluationMode {
 /// Computes blocks of a dataset.
 class BlockSums {
  public:
-  BlockSums(const Model& model, const data::Dataset& samples, const Task& task, torch::Device device)
-      : model_(model), samples_(samples), task_(task), device_(device) {
-    const std::uint64_t batches = (samples.size() + kBatch - 1) / kBatch;
+  BlockSums(const Model& model, const data::Dataset& samples, const Task& task, const TrainOptions& options)
+      : model_(model), samples_(samples), task_(task), options_(options), batch_size_(batch_size(samples, options)) {
+    const std::uint64_t batches = (samples.size() + batch_size_ - 1) / batch_size_;
     batches_per_block_ = std::max<std::uint64_t>(1, (batches + kMostBlocks - 1) / kMostBlocks);
     blocks_ = (batches + batches_per_block_ - 1) / batches_per_block_;
     sums_.resize(blocks_ * kSums);
@@ -45,13 +58,16 @@ class BlockSums {
   std::span<double> all() { return sums_; }
 
   void compute(std::uint64_t block) {
-    const std::uint64_t end = std::min(samples_.size(), (block + 1) * batches_per_block_ * kBatch);
+    const std::uint64_t end = std::min(samples_.size(), (block + 1) * batches_per_block_ * batch_size_);
     double* sums = sums_.data() + block * kSums;
-    for (std::uint64_t first = block * batches_per_block_ * kBatch; first < end; first += kBatch) {
-      indices_.resize(std::min(kBatch, end - first));
+    for (std::uint64_t first = block * batches_per_block_ * batch_size_; first < end; first += batch_size_) {
+      indices_.resize(std::min(batch_size_, end - first));
       std::iota(indices_.begin(), indices_.end(), first);
       samples_.read(indices_, batch_);
-      const Outcome outcome = task_.compute(model_, to_tensors(batch_, {0, batch_.size()}, device_));
+      const Outcome outcome = [&] {
+        const AutocastScope precision(options_.precision, options_.device);
+        return task_.compute(model_, to_tensors(batch_, {0, batch_.size()}, options_.device));
+      }();
       check_outcome(outcome, task_);
       if (outcome.metrics.size() > kMostMetrics) {
         fail<InvalidArgument>("task '{}' has {} metrics: {} are possible", task_.name, outcome.metrics.size(),
@@ -84,7 +100,8 @@ class BlockSums {
   const Model& model_;
   const data::Dataset& samples_;
   const Task& task_;
-  torch::Device device_;
+  const TrainOptions& options_;
+  const std::uint64_t batch_size_;
   std::uint64_t batches_per_block_ = 1;
   std::uint64_t blocks_ = 0;
   std::vector<double> sums_;  // by block
@@ -99,7 +116,7 @@ Evaluation evaluate_set(const Model& model, const NamedSet& set, const TrainOpti
                         collective::Communicator* ranks) {
   const Task task = task_or_ready(options.task, set.samples->schema());
   const EvaluationMode mode(*model.module);
-  BlockSums sums(model, *set.samples, task, options.device);
+  BlockSums sums(model, *set.samples, task, options);
   const std::uint64_t first = ranks == nullptr ? 0 : ranks->rank();
   const std::uint64_t stride = ranks == nullptr ? 1 : ranks->size();
   for (std::uint64_t block = first; block < sums.blocks(); block += stride) sums.compute(block);

@@ -8,11 +8,16 @@
 namespace trireme {
 namespace {
 
+ParameterUpdates updates_of(const TrainOptions& options) {
+  return {
+      .config = options.optimizer, .groups = options.groups, .clip_norm = options.clip_norm, .prune = options.prune};
+}
+
 std::unique_ptr<Strategy> make_parameter_server(JobSession& job, const Model& model, const TrainOptions& options,
                                                 const ps::Consistency& consistency, Step checkpoint_every,
                                                 SpanRecorder* spans) {
   return std::make_unique<ParameterServer>(job, model,
-                                           ParameterServerOptions{.update = options.optimizer,
+                                           ParameterServerOptions{.updates = updates_of(options),
                                                                   .consistency = consistency,
                                                                   .lanes = options.lanes,
                                                                   .buffers = options.buffers,
@@ -34,14 +39,14 @@ std::unique_ptr<Strategy> make_strategy(JobSession& job, const Model& model, con
       return make_parameter_server(job, model, options, {.mode = ps::Consistency::Mode::kBsp}, checkpoint_every, spans);
     case Kind::kAllReduce:
       return std::make_unique<AllReduce>(job, model,
-                                         AllReduceOptions{.update = options.optimizer,
+                                         AllReduceOptions{.updates = updates_of(options),
                                                           .lanes = options.lanes,
                                                           .buffers = options.buffers,
                                                           .codec = options.codec,
                                                           .spans = spans});
     case Kind::kLocalSgd:
       return std::make_unique<LocalSgd>(job.ranks(), model,
-                                        LocalSgdOptions{.update = options.optimizer,
+                                        LocalSgdOptions{.updates = updates_of(options),
                                                         .choice = options.strategy.local_sgd,
                                                         .buffers = options.buffers,
                                                         .spans = spans});

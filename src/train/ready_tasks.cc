@@ -18,9 +18,10 @@ namespace F = torch::nn::functional;
 
 double sum_of(const torch::Tensor& values) { return values.sum().item<double>(); }
 
-torch::Tensor outputs_of(const Model& model, const Batch& batch) {
+/// Losses are computed in full precision, whatever the model computes with.
+torch::Tensor outputs_of(const Model& model, const std::vector<torch::Tensor>& inputs) {
   if (!model.run) fail<InvalidArgument>("the model has no forward: train it with a task of your own");
-  return model.forward(batch.inputs());
+  return model.forward(inputs).to(torch::kFloat32);
 }
 
 /// All targets side by side, as floats: samples × numbers.
@@ -60,7 +61,7 @@ Task ready(const char* name, std::function<Outcome(const Model&, const Batch&)> 
 
 Task classification(const ClassificationOptions& options) {
   const auto compute = [options](const Model& model, const Batch& batch) -> Outcome {
-    const torch::Tensor output = outputs_of(model, batch);
+    const torch::Tensor output = outputs_of(model, batch.inputs());
     const torch::Tensor target = batch.target().to(torch::kInt64);
     const auto how = F::CrossEntropyFuncOptions().label_smoothing(options.label_smoothing);
     Outcome outcome{.loss = F::cross_entropy(output, target, how), .metrics = {}};
@@ -75,7 +76,7 @@ Task classification(const ClassificationOptions& options) {
 Task multi_label() {
   const auto compute = [](const Model& model, const Batch& batch) -> Outcome {
     const torch::Tensor target = quantities(batch);
-    const torch::Tensor output = outputs_of(model, batch).reshape(target.sizes());
+    const torch::Tensor output = outputs_of(model, batch.inputs()).reshape(target.sizes());
     Outcome outcome{.loss = F::binary_cross_entropy_with_logits(output, target), .metrics = {}};
     const torch::NoGradGuard no_grad;
     const torch::Tensor right = output.gt(0).eq(target.gt(0.5));
@@ -89,7 +90,7 @@ Task multi_label() {
 
 Task regression() {
   const auto compute = [](const Model& model, const Batch& batch) {
-    return squared_error(outputs_of(model, batch), quantities(batch), /*with_mae=*/true);
+    return squared_error(outputs_of(model, batch.inputs()), quantities(batch), /*with_mae=*/true);
   };
   return ready("regression", compute);
 }
@@ -99,7 +100,7 @@ Task language_model() {
     const torch::Tensor tokens = batch.inputs().front();  // samples × length
     const std::int64_t length = tokens.size(1) - 1;
     const torch::Tensor target = tokens.narrow(1, 1, length).to(torch::kInt64).reshape(-1);
-    const torch::Tensor output = model.forward(tokens.narrow(1, 0, length));  // samples × length × vocabulary
+    const torch::Tensor output = outputs_of(model, {tokens.narrow(1, 0, length)});  // samples × length × vocabulary
     const torch::Tensor logits = output.reshape({target.size(0), -1});
     Outcome outcome{.loss = F::cross_entropy(logits, target), .metrics = {}};
     const torch::NoGradGuard no_grad;
@@ -114,7 +115,7 @@ Task language_model() {
 
 Task autoencoder() {
   const auto compute = [](const Model& model, const Batch& batch) {
-    return squared_error(outputs_of(model, batch), batch.inputs().front(), /*with_mae=*/false);
+    return squared_error(outputs_of(model, batch.inputs()), batch.inputs().front(), /*with_mae=*/false);
   };
   return ready("autoencoder", compute);
 }

@@ -24,6 +24,7 @@
 #include "train/make_strategy.h"
 #include "train/run_checkpoints.h"
 #include "train/run_reports.h"
+#include "train/strategy/parameter_updates.h"
 
 namespace trireme {
 
@@ -45,6 +46,18 @@ void check_set(const NamedSet& set, const data::Schema& samples) {
 /// After how many steps leased work pauses, so that what the servers hold can be saved.
 Step plan_pauses(const TrainOptions& options, Step steps_per_epoch) {
   return options.consistency.synchronous() ? 0 : options.checkpoint.every.value_or(steps_per_epoch);
+}
+
+/// Where the options do not say when pruning ends, it does after three quarters of the run.
+void settle_pruning(TrainOptions& options, std::uint64_t samples) {
+  if (!options.optimizer.prunes || options.prune.to > 0) return;
+  const Step steps_per_epoch = (samples + options.batch - 1) / options.batch;
+  options.prune.to = (options.steps > 0 ? options.steps : options.epochs * steps_per_epoch) * 3 / 4;
+  if (options.prune.to > options.prune.from) return;
+  fail<InvalidArgument>(
+      "pruning ends after three quarters of the run, at step {}, and begins at step {}: let it begin earlier "
+      "(from=), say when it ends (to=), or train longer",
+      options.prune.to, options.prune.from);
 }
 
 }  // namespace
@@ -151,7 +164,7 @@ class Trainer::Run final : public TrainControl {
   }
 
   Ending take_steps() {
-    while (auto work = stream_->next(next_step_)) {
+    while (auto work = next_work()) {
       if (work->save) {
         checkpoints_.save(*strategy_, clock_);
         stream_->saved();
@@ -166,6 +179,13 @@ class Trainer::Run final : public TrainControl {
       if (done.regroup && (plan_.leased || next_step_ < plan_.steps)) return Ending::kRegroup;
     }
     return Ending::kDone;
+  }
+
+  std::optional<StepWork> next_work() {
+    const auto began = Deadline::Clock::now();
+    auto work = stream_->next(next_step_);
+    if (work && !work->idle && !work->save) input_time_ += Deadline::Clock::now() - began;
+    return work;
   }
 
   /// Somebody is gone: this worker goes on with the others in the next view that can be entered. False if they have
@@ -204,6 +224,7 @@ class Trainer::Run final : public TrainControl {
     slow_down(Deadline::Clock::now() - begin);
     const auto computed = Deadline::Clock::now();
     const StepOutcome done = strategy_->finish();
+    step_time_ += Deadline::Clock::now() - begin;
     reports_.end_step(done.repeated);
     if (!done.repeated) reports_.count(work, statistics, lr, seconds(Deadline::Clock::now() - begin));
     stream_->finish(std::move(work));
@@ -240,9 +261,15 @@ class Trainer::Run final : public TrainControl {
     if (epoch <= epoch_ || step >= plan_.steps) return;
     epoch_ = epoch;
     if (!options_.evaluate_each_epoch) return;
-    // Where workers hold the same parameters at the same step, all of them can.
-    const bool together = options_.strategy.kind == cluster::StrategyChoice::Kind::kAllReduce;
+    const bool together = same_step_everywhere();
     if (together || job_.chief()) evaluate_all(step, together);
+  }
+
+  /// Whether all workers are between the same two steps now, and show the same parameters: then all can evaluate.
+  bool same_step_everywhere() const {
+    const bool own_averages =
+        options_.strategy.kind == cluster::StrategyChoice::Kind::kLocalSgd && options_.optimizer.ema > 0;
+    return !plan_.leased && options_.consistency.backup_workers == 0 && !own_averages;
   }
 
   /// Evaluates the common parameters on every set, and tells the callbacks, which are the chief's.
@@ -272,7 +299,7 @@ class Trainer::Run final : public TrainControl {
   /// When all steps are made: before the last checkpoint, so that this carries its own score. Not again on a chief that
   /// evaluates alone if the end is repeated because somebody died.
   void evaluate_last() {
-    const bool together = !options_.strategy.uses_servers();
+    const bool together = !plan_.leased;
     if (sets_.empty() || !(together || (job_.chief() && last_evaluations_.empty()))) return;
     evaluate_all(steps_of_all(), together);
   }
@@ -286,6 +313,8 @@ class Trainer::Run final : public TrainControl {
                        .stopped_because = stopped_because_,
                        .strategy = plan_.strategy};
     result.samples_per_s = static_cast<double>(samples_) / result.seconds;
+    const auto busy = seconds(step_time_ + input_time_);
+    if (busy > 0) result.input_share = seconds(input_time_) / busy;
     if (strategy_) result.communication = strategy_->communication();
     reports_.finish_timeline();
     return result;
@@ -315,6 +344,7 @@ class Trainer::Run final : public TrainControl {
         result.others.push_back(evaluation);
       }
     }
+    if (options_.optimizer.prunes) result.sparsity = sparsity_of(*model_.module);
     result.parameters_sha256 = hash_parameters(*model_.module);
     result.state_sha256 = hash_state(*model_.module);
     reports_.ended(result);
@@ -351,9 +381,10 @@ class Trainer::Run final : public TrainControl {
   std::optional<FailureWatch> failure_watch_;
   RunCheckpoints checkpoints_{job_, model_, options_, plan_, sampler_->config().samples, reports_.spans()};
   std::optional<LaneComputer> computer_;
-  std::unique_ptr<WorkStream> stream_;     // of the present view
-  Deadline::Clock::time_point started_{};  // training, after all have met for the first time
-  Step clock_ = 0;                         // steps this worker has finished
+  std::unique_ptr<WorkStream> stream_;                    // of the present view
+  Deadline::Clock::time_point started_{};                 // training, after all have met for the first time
+  Deadline::Clock::duration input_time_{}, step_time_{};  // waiting for samples; making steps
+  Step clock_ = 0;                                        // steps this worker has finished
   std::uint64_t epoch_ = 0;
   Step next_step_ = 0;
   std::uint64_t samples_ = 0;
@@ -381,7 +412,17 @@ Trainer::Trainer(Job& job, Model model, TrainOptions options)
   if (!options_.init_prefix.empty() && options_.init.empty()) {
     fail<InvalidArgument>("init_prefix '{}' without init: of which file?", options_.init_prefix);
   }
+  options_.optimizer.prunes = options_.prune.sparsity > 0;
+  if (options_.optimizer.prunes) optim::validate(options_.prune);
   optim::validate(options_.optimizer);
+  if (!(options_.clip_norm >= 0))
+    fail<InvalidArgument>("clip_norm is {}: at least 0, which is off", options_.clip_norm);
+  if (options_.clip_norm > 0 && options_.consistency.backup_workers > 0) {
+    fail<InvalidArgument>(
+        "clip_norm with backup workers: which of them are late differs between servers, so a step has no one gradient "
+        "to clip; use clip_value, or no backup workers");
+  }
+  freeze(*model_.module, options_.groups);
   ps::validate(options_.consistency, workers);
   if (options_.strategy.kind != cluster::StrategyChoice::Kind::kParameterServer &&
       options_.consistency != ps::Consistency{}) {
@@ -397,6 +438,7 @@ TrainResult Trainer::fit(data::DatasetPtr train, data::DatasetPtr test, std::vec
   std::optional<Run> run;  // lives until the master knows why: its end may be the first that the others hear
   try {
     options_.task = task_or_ready(options_.task, train->schema());
+    settle_pruning(options_, train->size());
     if (test) others.insert(others.begin(), {.name = kTestSet, .samples = std::move(test)});
     for (const NamedSet& set : others) check_set(set, train->schema());
     run.emplace(*this, std::move(train), std::move(others));

@@ -32,10 +32,10 @@ std::vector<float> random_floats(std::size_t count, std::uint64_t seed) {
 struct Model {
   UpdateConfig config;
   std::vector<float> parameters;
-  std::vector<float> state = std::vector<float>(state_floats(config.rule) * parameters.size());
+  std::vector<float> state = std::vector<float>(state_floats(config) * parameters.size());
 
   void update(const UpdateInput& input, const std::vector<float>& gradient) {
-    apply_update(config, input, parameters, state_at(config.rule, state, parameters.size()), gradient);
+    apply_update(config, input, parameters, state_at(config, state, parameters.size()), gradient);
   }
 };
 
@@ -51,7 +51,7 @@ TEST(Rule, UnknownNameIsRefusedWithASuggestionAndTheList) {
 
 TEST(Rule, StateFloats) {
   std::vector<std::size_t> floats;
-  for (const Rule rule : kAllRules) floats.push_back(state_floats(rule));
+  for (const Rule rule : kAllRules) floats.push_back(state_floats({.rule = rule}));
   EXPECT_THAT(floats, ElementsAre(0, 1, 1, 1, 1, 2, 2, 2));
 }
 
@@ -122,7 +122,7 @@ TEST(ApplyUpdate, BlockByBlockGivesTheSameBits) {
       for (std::size_t begin = 0; begin < count; begin += 100) {
         const std::size_t size = std::min<std::size_t>(100, count - begin);
         apply_update(blocks.config, input, std::span(blocks.parameters).subspan(begin, size),
-                     state_at(rule, blocks.state, count, begin), std::span(gradient).subspan(begin, size));
+                     state_at({.rule = rule}, blocks.state, count, begin), std::span(gradient).subspan(begin, size));
       }
     }
     EXPECT_EQ(whole.parameters, blocks.parameters) << to_string(rule);

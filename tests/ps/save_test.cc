@@ -36,8 +36,8 @@ class Saver {
     for (const TableSpec& table : client.layout().tables()) {
       const std::vector<std::int64_t> shape{static_cast<std::int64_t>(table.elements)};
       info.tensors.push_back({checkpoint::model_tensor(table.name), DType::kF32, shape});
-      for (std::size_t k = 0; k < optim::state_floats(rule); ++k) {
-        info.tensors.push_back({checkpoint::optimizer_tensor(table.name, k), DType::kF32, shape});
+      for (const std::string& state : optim::state_names({.rule = rule})) {
+        info.tensors.push_back({checkpoint::optimizer_tensor(table.name, state), DType::kF32, shape});
       }
     }
     EXPECT_TRUE(writer_.start(std::move(info), std::span<const checkpoint::Piece>{}));
@@ -60,7 +60,7 @@ class Saver {
       const std::string& table = client.layout().tables()[i].name;
       fill(checkpoint::model_tensor(table), state.tables[i].parameters);
       for (std::size_t k = 0; k < state.tables[i].state.size(); ++k) {
-        fill(checkpoint::optimizer_tensor(table, k), state.tables[i].state[k]);
+        fill(checkpoint::optimizer_tensor(table, fmt::format("{}", k)), state.tables[i].state[k]);
       }
     }
     state.updates = saved.meta().at("updates");

@@ -17,7 +17,7 @@
 namespace trireme::ps {
 namespace {
 
-const std::vector<TableSpec> kTables{{"weight", 50'000}, {"bias", 11}};
+const std::vector<TableSpec> kServedTables{{"weight", 50'000}, {"bias", 11}};
 const Client::TableOptions kAdam{.update = {.rule = optim::Rule::kAdam}, .placement = {.max_chunk_bytes = 16u << 10}};
 
 struct Job {
@@ -57,10 +57,10 @@ void fill_gradient(std::span<float> gradient, Rank worker, Step step) {
 /// What one worker does in bsp; all its parameters at the end.
 std::vector<float> work(net::EventLoop& loop, const ClientOptions& options, Step steps) {
   Client client(loop, options);
-  client.open(kTables, kAdam);
+  client.open(kServedTables, kAdam);
   const auto worker = static_cast<Rank>(options.member - 1);
   if (worker == 0) {
-    for (std::uint32_t table = 0; table < kTables.size(); ++table) {
+    for (std::uint32_t table = 0; table < kServedTables.size(); ++table) {
       const auto values = client.parameters(table);
       for (std::size_t i = 0; i < values.size(); ++i) values[i] = initial(i);
     }
@@ -69,7 +69,7 @@ std::vector<float> work(net::EventLoop& loop, const ClientOptions& options, Step
   client.pull();
   EXPECT_EQ(client.parameters(0)[5], initial(5));
   for (Step step = 0; step < steps; ++step) {
-    for (std::uint32_t table = 0; table < kTables.size(); ++table) {
+    for (std::uint32_t table = 0; table < kServedTables.size(); ++table) {
       fill_gradient(client.gradients(table), worker, 10 * step + table);
     }
     const StepInfo info{.step = step, .lanes = {worker, 1}, .samples = 4.0 + worker, .lr = 0.01};
@@ -81,7 +81,7 @@ std::vector<float> work(net::EventLoop& loop, const ClientOptions& options, Step
     EXPECT_FALSE(outcome.stop);
   }
   std::vector<float> result;
-  for (std::uint32_t table = 0; table < kTables.size(); ++table) {
+  for (std::uint32_t table = 0; table < kServedTables.size(); ++table) {
     const auto values = client.parameters(table);
     result.insert(result.end(), values.begin(), values.end());
   }
@@ -92,8 +92,8 @@ std::vector<float> work(net::EventLoop& loop, const ClientOptions& options, Step
 /// The same by one process without servers.
 std::vector<float> reference(Step steps) {
   std::vector<float> result;
-  for (std::uint32_t table = 0; table < kTables.size(); ++table) {
-    const std::size_t size = kTables[table].elements;
+  for (std::uint32_t table = 0; table < kServedTables.size(); ++table) {
+    const std::size_t size = kServedTables[table].elements;
     std::vector<float> values(size), state(2 * size), gradient(size), other(size);
     for (std::size_t i = 0; i < size; ++i) values[i] = initial(i);
     for (Step step = 0; step < steps; ++step) {
@@ -101,7 +101,7 @@ std::vector<float> reference(Step steps) {
       fill_gradient(other, 1, 10 * step + table);
       for (std::size_t i = 0; i < size; ++i) gradient[i] += other[i];
       optim::apply_update(kAdam.update, {.step = step + 1, .lr = 0.01, .gradient_scale = 1.0 / 9.0}, values,
-                          optim::state_at(optim::Rule::kAdam, state, size), gradient);
+                          optim::state_at({.rule = optim::Rule::kAdam}, state, size), gradient);
     }
     result.insert(result.end(), values.begin(), values.end());
   }
@@ -133,7 +133,7 @@ TEST_P(ServerTest, StatisticsAddUp) {
   const Job job(servers, 1);
   net::EventLoop loop("client");
   Client client(loop, job.client_options(0, transport));
-  client.open(kTables, kAdam);
+  client.open(kServedTables, kAdam);
   std::uint64_t parameters = 0;
   std::uint64_t state = 0;
   for (const ServerStats& stats : client.server_stats()) {
@@ -157,10 +157,10 @@ TEST(Server, ARequestOfAnotherViewIsRefused) {
   options.view.view = 2;
   EXPECT_FAILS(job.servers[0]->enter(options.view, server), StaleView, "view 3", "view 2");
   Client stale(loop, options);
-  EXPECT_FAILS(stale.open(kTables, kAdam), StaleView, "view 3", "view 2", "rejoin");
+  EXPECT_FAILS(stale.open(kServedTables, kAdam), StaleView, "view 3", "view 2", "rejoin");
   options.view.view = 3;
   Client current(loop, options);
-  current.open(kTables, kAdam);
+  current.open(kServedTables, kAdam);
   current.assign();
   current.pull();
   const float before = current.parameters(0)[0];
@@ -185,7 +185,7 @@ TEST(Server, ReplacedShardIsEmptyAndOthersAreKept) {
   net::EventLoop loop("client");
   auto options = job.client_options(0, net::Transport::kTcp);
   Client client(loop, options);
-  client.open(kTables, kAdam);
+  client.open(kServedTables, kAdam);
   EXPECT_EQ(client.load_status().assigned, 0u);
   client.assign();
   EXPECT_TRUE(client.load_status().complete());
@@ -210,7 +210,7 @@ TEST(Server, WorkersWithDifferentTablesAreRefusedWithTheDifference) {
   const Job job(1, 2);
   net::EventLoop loop("client");
   Client first(loop, job.client_options(0, net::Transport::kTcp));
-  first.open(kTables, kAdam);
+  first.open(kServedTables, kAdam);
   const auto refused = [&](const std::vector<TableSpec>& tables, const Client::TableOptions& table_options,
                            const std::string& field, ClientOptions options) {
     Client other(loop, std::move(options));
@@ -220,15 +220,15 @@ TEST(Server, WorkersWithDifferentTablesAreRefusedWithTheDifference) {
   refused({{"weight", 50'000}}, kAdam, "tables", options);
   auto sgd = kAdam;
   sgd.update.rule = optim::Rule::kSgd;
-  refused(kTables, sgd, "update", options);
+  refused(kServedTables, sgd, "update", options);
   auto asp = kAdam;
   asp.consistency.mode = Consistency::Mode::kAsp;
-  refused(kTables, asp, "consistency", options);
+  refused(kServedTables, asp, "consistency", options);
   auto lanes = options;
   lanes.lanes = 8;
-  refused(kTables, kAdam, "lanes", lanes);
+  refused(kServedTables, kAdam, "lanes", lanes);
   Client second(loop, options);
-  EXPECT_NO_THROW(second.open(kTables, kAdam));
+  EXPECT_NO_THROW(second.open(kServedTables, kAdam));
 }
 
 TEST(Server, AStopReachesEveryWorkerAfterTheSameStep) {
@@ -236,7 +236,7 @@ TEST(Server, AStopReachesEveryWorkerAfterTheSameStep) {
   net::EventLoop loop("client");
   const auto run = [&](Rank worker) {
     Client client(loop, job.client_options(worker, net::Transport::kAuto));
-    client.open(kTables, kAdam);
+    client.open(kServedTables, kAdam);
     if (worker == 0) client.assign();
     client.pull();
     const std::uint32_t tables[] = {0, 1};
@@ -258,7 +258,7 @@ TEST(Server, InterruptEndsAWait) {
   net::EventLoop loop("client");
   for (const auto transport : {net::Transport::kShm, net::Transport::kTcp}) {
     Client client(loop, job.client_options(0, transport));
-    client.open(kTables, kAdam);
+    client.open(kServedTables, kAdam);
     client.assign();
     const std::uint32_t tables[] = {0, 1};
     client.push(tables, {.step = 0, .lanes = {0, 1}, .samples = 1, .lr = 0.1});  // waits for worker 1
@@ -285,7 +285,7 @@ TEST(Server, AKilledWorkerDoesNotHarmTheServer) {
                            .lanes = 2,
                            .secret = kSecret,
                            .transport = transport});
-      client.open(kTables, kAdam);
+      client.open(kServedTables, kAdam);
       const std::uint32_t tables[] = {0, 1};
       for (Step step = 0;; ++step) {
         client.push(tables, {.step = step, .lanes = {1, 1}, .samples = 1, .lr = 0.01});
@@ -298,7 +298,7 @@ TEST(Server, AKilledWorkerDoesNotHarmTheServer) {
       ASSERT_GT(::write(ends[1], address.data(), address.size()), 0);
       net::EventLoop loop("client");
       Client client(loop, job.client_options(0, transport));
-      client.open(kTables, kAdam);
+      client.open(kServedTables, kAdam);
       client.assign();
       const std::uint32_t tables[] = {0, 1};
       Step step = 0;
@@ -311,7 +311,7 @@ TEST(Server, AKilledWorkerDoesNotHarmTheServer) {
       ::kill(child, SIGKILL);
       ::waitpid(child, nullptr, 0);
       Client healer(loop, job.client_options(1, transport));  // what the owner of the job would do for it
-      healer.open(kTables, kAdam);
+      healer.open(kServedTables, kAdam);
       healer.leave();
       for (int i = 0; i < 5; ++i) {
         client.finish();

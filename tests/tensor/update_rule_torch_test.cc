@@ -82,14 +82,14 @@ double largest_difference(const Twin& twin, Step steps) {
   torch::manual_seed(1);
   const torch::Tensor theirs = torch::randn({kCount}).set_requires_grad(true);
   const torch::Tensor ours = theirs.detach().clone();
-  std::vector<float> state(optim::state_floats(twin.config.rule) * kCount);
+  std::vector<float> state(optim::state_floats(twin.config) * kCount);
   const Optimizer optimizer = twin.optimizer({theirs});
   for (Step step = 1; step <= steps; ++step) {
     const torch::Tensor gradient = torch::randn({kCount});
     theirs.mutable_grad() = gradient.clone();
     optimizer->step();
     optim::apply_update(twin.config, {.step = step, .lr = twin.lr}, floats(ours),
-                        optim::state_at(twin.config.rule, state, kCount), floats(gradient));
+                        optim::state_at(twin.config, state, kCount), floats(gradient));
   }
   const torch::Tensor expected = theirs.detach().to(torch::kFloat64);
   const torch::Tensor magnitude = expected.abs().clamp_min(expected.square().mean().sqrt().item<double>());

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include <gtest/gtest.h>
+#include <torch/nn/utils/clip_grad.h>
 
 #include "trireme/sources.h"
 
@@ -42,7 +43,8 @@ Gradients sum_lanes(const std::function<Gradients(Lane lane)>& compute, Lane fir
 }
 
 /// What everybody who does not use Trireme writes; with `lanes` > 1 the batch goes through the net in so many parts.
-std::vector<torch::Tensor> train_plainly(torch::optim::Optimizer& optimizer, models::LeNet& net, Lane lanes = 1) {
+std::vector<torch::Tensor> train_plainly(torch::optim::Optimizer& optimizer, models::LeNet& net, Lane lanes = 1,
+                                         double clip_norm = 0) {
   torch::set_num_threads(1);
   const data::Dataset& train = *fashion_mnist().train;
   const data::Sampler order({.samples = train.size(), .batch = kBatch, .lanes = lanes, .seed = 5});
@@ -62,6 +64,7 @@ std::vector<torch::Tensor> train_plainly(torch::optim::Optimizer& optimizer, mod
     };
     const Gradients gradients = sum_lanes(compute, 0, lanes);
     for (std::size_t i = 0; i < gradients.size(); ++i) net->parameters()[i].mutable_grad() = gradients[i];
+    if (clip_norm > 0) torch::nn::utils::clip_grad_norm_(net->parameters(), clip_norm);
     optimizer.step();
   }
   return net->parameters();
@@ -145,6 +148,29 @@ TEST(PlainLoop, MomentumGivesTheSameParameters) {
     EXPECT_GT(largest_difference(plain, make_lenet()->parameters()), 1e-3) << "nothing was learned";
     EXPECT_LT(largest_difference(train_with_trireme({.rule = optim::Rule::kMomentum}, 0.001, lanes), plain), 1e-5)
         << lanes;
+  }
+}
+
+// The limit is a quarter of the norms that LeNet begins with: every step is clipped.
+TEST(PlainLoop, ClippingByNormGivesTheSameParameters) {
+  constexpr double kLimit = 0.25;
+  models::LeNet net = make_lenet();
+  torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.05));
+  const auto plain = train_plainly(optimizer, net, 4, kLimit);
+  models::LeNet unclipped = make_lenet();
+  torch::optim::SGD free(unclipped->parameters(), torch::optim::SGDOptions(0.05));
+  EXPECT_GT(largest_difference(train_plainly(free, unclipped, 4), plain), 1e-3) << "nothing was clipped";
+
+  TrainOptions options = options_like({.rule = optim::Rule::kSgd}, 0.05, 4);
+  options.clip_norm = kLimit;
+  AloneJob job;
+  models::LeNet served = make_lenet();
+  const TrainResult by_server = Trainer(*job, served, options).fit(fashion_mnist().train);
+  options.strategy = {.kind = cluster::StrategyChoice::Kind::kAllReduce};
+  for (const std::uint32_t workers : {1u, 2u, 4u}) {
+    const auto trained = train_ranks({workers}, make_lenet, options, fashion_mnist().train);
+    EXPECT_LT(largest_difference(trained.models[0].module->parameters(), plain), 1e-5) << workers << " workers";
+    EXPECT_EQ(trained.result.parameters_sha256, by_server.parameters_sha256) << workers << " workers";
   }
 }
 

@@ -391,7 +391,8 @@ class ParameterServerBench {
     const Job job(shape);
     for (const std::string op : kOps) job.measure(op, {.time = 0s, .least = 2});
     const auto parameters = static_cast<double>(shape.bytes());
-    const double expected = parameters * static_cast<double>(1 + optim::state_floats(shape.rule) + shape.workers);
+    const double expected =
+        parameters * static_cast<double>(1 + optim::state_floats({.rule = shape.rule}) + shape.workers);
     const auto server = static_cast<double>(job.server_peak_bytes());
     const double added = static_cast<double>(job.worker_growth_bytes()) - 2 * parameters;
     memory().push_back({{"transport", net::to_string(shape.transport)},

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/random.h"
+#include "tensor/autocast.h"
 #include "train/check_task.h"
 #include "train/compute/tensor_batch.h"
 
@@ -51,10 +52,9 @@ std::vector<LaneStatistics> LaneComputer::compute(const StepWork& work, Gradient
       for (std::size_t rest = last_compute + 1; rest < program.size(); ++rest) add(program[rest].level, p, sink);
       sink.add(p);
     };
-    const bool leave_early = last && options_.clip_norm <= 0;
     const auto on_gradient = [&](std::size_t p, const torch::Tensor& gradient) {
       store(move.level, p, gradient, sink);
-      if (leave_early) complete(p);
+      if (last) complete(p);
     };
     if (buffer_sums) buffers_.begin_lane();
     if (item.batch.size() == 0) {  // the last batch of an epoch can have fewer samples than lanes
@@ -63,10 +63,6 @@ std::vector<LaneStatistics> LaneComputer::compute(const StepWork& work, Gradient
       compute_lane(item, statistics[move.lane], on_gradient);
     }
     if (buffer_sums) buffers_.end_lane(move.level, *buffer_sums);
-    if (options_.clip_norm > 0) clip(move.level, static_cast<double>(item.batch.size()), sink);
-    if (last && !leave_early) {
-      for (std::size_t p = parameters_.size(); p-- > 0;) complete(p);
-    }
   }
   if (buffer_sums) {
     for (std::size_t rest = last_compute + 1; rest < program.size(); ++rest) {
@@ -97,7 +93,11 @@ void LaneComputer::compute_lane(const data::Item& item, LaneStatistics& statisti
 torch::Tensor LaneComputer::forward(const data::Item& item, SampleRange part, LaneStatistics& statistics) {
   const ScopedSpan span(spans_, "forward", item.work.step);
   // The samples outlive the step, so the CPU reads them in place.
-  const Outcome outcome = options_.task.compute(model_, to_tensors(item.batch, part, options_.device));
+  const Batch samples_here = to_tensors(item.batch, part, options_.device);
+  const Outcome outcome = [&] {
+    const AutocastScope precision(options_.precision, options_.device);
+    return options_.task.compute(model_, samples_here);
+  }();
   check_outcome(outcome, options_.task);
   const double value = outcome.loss.item<double>();
   if (!std::isfinite(value)) {
@@ -133,19 +133,6 @@ void LaneComputer::store(std::size_t level, std::size_t parameter, const torch::
 void LaneComputer::add(std::size_t level, std::size_t parameter, GradientSink& sink) {
   torch::NoGradGuard no_grad;
   buffer(level - 1, parameter, sink).add_(buffer(level, parameter, sink));
-}
-
-void LaneComputer::clip(std::size_t level, double samples, GradientSink& sink) {
-  torch::NoGradGuard no_grad;
-  double square = 0;
-  for (std::size_t p = 0; p < parameters_.size(); ++p) {
-    const double norm = buffer(level, p, sink).norm().item<double>();
-    square += norm * norm;
-  }
-  const double limit = options_.clip_norm * samples;  // the buffers hold sums, the limit is for the mean
-  if (const double norm = std::sqrt(square); norm > limit) {
-    for (std::size_t p = 0; p < parameters_.size(); ++p) buffer(level, p, sink).mul_(limit / norm);
-  }
 }
 
 }  // namespace trireme

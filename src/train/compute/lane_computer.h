@@ -40,7 +40,6 @@ class LaneComputer {
   torch::Tensor buffer(std::size_t level, std::size_t parameter, GradientSink& sink);
   void store(std::size_t level, std::size_t parameter, const torch::Tensor& gradient, GradientSink& sink);
   void add(std::size_t level, std::size_t parameter, GradientSink& sink);
-  void clip(std::size_t level, double samples, GradientSink& sink);
 
   Model model_;
   const TrainOptions& options_;

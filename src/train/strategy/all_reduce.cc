@@ -21,7 +21,7 @@ AllReduce::AllReduce(JobSession& job, const Model& model, AllReduceOptions optio
     : job_(job),
       options_(std::move(options)),
       model_(model),
-      parameters_(*model.module, options_.update),
+      parameters_(*model.module, options_.updates),
       buckets_(parameters_.elements(), {.bytes = options_.bucket_bytes}),
       learners_(job.endpoint(), job.place().bits_per_second) {}
 
@@ -72,12 +72,12 @@ CatchUpClientOptions AllReduce::catch_up_options() {
 /// Makes a step that the others have made.
 void AllReduce::repeat(const StepChange& change, Bytes gradients_and_buffers) {
   const std::byte* from = gradients_and_buffers.data();
+  std::vector<std::span<const float>> sums;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    const std::span sums{reinterpret_cast<const float*>(from), parameters_.elements()[i]};
-    if (change.updated) parameters_.update(i, change.input, sums);
-    from += sums.size_bytes();
+    sums.emplace_back(reinterpret_cast<const float*>(from), parameters_.elements()[i]);
+    from += sums.back().size_bytes();
   }
-  if (change.updated) parameters_.copy_all_to_module();
+  if (change.updated) parameters_.update(change.input, change.after.version - 1, sums);
   for (const torch::Tensor& buffer : model_.module->buffers()) {
     buffer.copy_(torch::from_blob(const_cast<std::byte*>(from), buffer.sizes(), buffer.scalar_type()));
     from += buffer.nbytes();
@@ -167,10 +167,12 @@ void AllReduce::allocate_buckets() {
     }
     next += whole_lines(buckets_.elements(bucket));
   }
+  sums_.assign(gradients_.begin(), gradients_.end());
 }
 
 void AllReduce::begin(const StepInfo& info) {
   info_ = info;
+  parameters_.show_own();
   buckets_.begin();
   started_ = 0;
   message_ = {static_cast<float>(info.samples), info.stop ? 1.0f : 0.0f, info.regroup ? 1.0f : 0.0f};
@@ -200,16 +202,14 @@ AllReduce::Message AllReduce::await_sums() {
 StepOutcome AllReduce::finish() {
   TRIREME_CHECK(started_ == buckets_.count(), "{} of {} buckets were filled", started_, buckets_.count());
   const Message all = await_sums();
+  const double factor = all.samples > 0 ? parameters_.clip_factor(sums_, all.samples, info_.step) : 1;
   // From here on nothing depends on anybody else: the step is made, or (above) it is not.
   const ScopedSpan span(options_.spans, "update", info_.step);
   optim::UpdateInput input{.step = at_.updates, .lr = info_.lr};
   if (all.samples > 0) {  // else an empty last batch: a step, but nothing to learn from it
     input.step = ++at_.updates;
-    input.gradient_scale = 1 / all.samples;
-    for (std::size_t i = 0; i < parameters_.size(); ++i) {
-      parameters_.update(i, input, gradients_[i]);
-      parameters_.copy_to_module(i);
-    }
+    input.gradient_scale = factor / all.samples;
+    parameters_.update(input, at_.version, sums_);
   }
   buffer_sync_->apply();
   ++at_.version;

@@ -22,7 +22,7 @@
 namespace trireme {
 
 struct AllReduceOptions {
-  optim::UpdateConfig update;
+  ParameterUpdates updates;
   Lane lanes = 1;  ///< of the whole job; the result depends on it, not on the number of workers
   BufferPolicy buffers = BufferPolicy::kAverage;
   codec::Spec codec = {};               ///< how gradients travel
@@ -53,7 +53,7 @@ class AllReduce final : public Strategy {
   void add(std::size_t i) override;
   std::optional<std::span<float>> buffer_sums() override { return buffer_sync_->sums(); }
   StepOutcome finish() override;
-  void refresh() override {}  // the parameters are always up to date
+  void refresh() override { parameters_.show_averages(); }  // the parameters are always up to date
   void leave() override;
   std::optional<TrainingState> state(const CheckpointRequest& request) override;
   void interrupt(const std::string& reason) override;
@@ -87,6 +87,7 @@ class AllReduce final : public Strategy {
   std::shared_ptr<std::byte> memory_;            // of all buckets
   std::vector<std::span<float>> bucket_memory_;  // by bucket
   std::vector<std::span<float>> gradients_;      // by parameter
+  std::vector<std::span<const float>> sums_;     // the same, to read
   std::optional<BufferSync> buffer_sync_;
   StepInfo info_;
   Position at_;

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "optim/pruning.h"
 #include "tensor/broadcast.h"
 
 namespace trireme {
@@ -28,24 +29,30 @@ LocalSgd::LocalSgd(collective::Communicator& ranks, const Model& model, LocalSgd
     : ranks_(ranks),
       options_(options),
       model_(model),
-      parameters_(*model.module, options_.update),
+      parameters_(*model.module, options_.updates),
       buffers_(*model.module) {
-  const std::size_t outer_floats = optim::state_floats(outer_config(options_.choice).rule);
+  if (options_.updates.config.prunes && options_.choice.elastic > 0) {
+    fail<InvalidArgument>(
+        "parameters cannot be pruned with elastic averaging: workers keep parameters of their own, and each would "
+        "prune others; use local-sgd without elastic, allreduce or ps");
+  }
+  const std::size_t outer_floats = optim::state_floats(outer_config(options_.choice));
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const std::span<float> values = parameters_.values(i);
-    gradients_.emplace_back(values.size());
+    sums_.emplace_back(gradients_.emplace_back(values.size()));
     agreed_.emplace_back(values.begin(), values.end());
     outer_state_.emplace_back(outer_floats * values.size());
   }
 }
 
 Step LocalSgd::sync_state(const Restore& restore) {
+  parameters_.show_own();
   own_.clear();
   since_ = 0;
   std::size_t total = 0;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     std::ranges::copy(agreed_[i], parameters_.values(i).begin());
-    total += parameters_.values(i).size();
+    total += parameters_.values(i).size() + parameters_.average(i).size();
   }
   if (agreed_at_.fresh && ranks_.rank() == 0 && restore) {
     if (const auto restored = restore(state({})->tensors, /*initial=*/true)) agreed_at_ = *restored;
@@ -84,6 +91,7 @@ std::optional<TrainingState> LocalSgd::state(const CheckpointRequest& request) {
 
 void LocalSgd::begin(const StepInfo& info) {
   info_ = info;
+  parameters_.show_own();
   for (std::size_t i = 0; i < own_.size(); ++i) {
     std::ranges::copy(own_[i], parameters_.values(i).begin());
     parameters_.copy_to_module(i);
@@ -107,11 +115,18 @@ StepOutcome LocalSgd::finish() {
 void LocalSgd::take_own_step() {
   const ScopedSpan span(options_.spans, "update", info_.step);
   if (info_.samples <= 0) return;  // an empty last batch: a step, but nothing to learn from it
-  const optim::UpdateInput input{.step = ++at_.updates, .lr = info_.lr, .gradient_scale = 1 / info_.samples};
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    parameters_.update(i, input, gradients_[i]);
-    parameters_.copy_to_module(i);
+  const double factor = parameters_.clip_factor(sums_, info_.samples, info_.step);
+  const optim::UpdateInput input{.step = ++at_.updates, .lr = info_.lr, .gradient_scale = factor / info_.samples};
+  parameters_.update(input, pruning_step(), sums_);
+}
+
+/// The first step after a meeting stands for all until the next: the last of them at which pruning is due.
+Step LocalSgd::pruning_step() const {
+  if (since_ > 0 || !options_.updates.config.prunes) return ~Step{0};
+  for (Step step = at_.version + options_.choice.steps; step-- > at_.version;) {
+    if (optim::sparsity_at(options_.updates.prune, step)) return step;
   }
+  return ~Step{0};
 }
 
 /// Whether anybody wants to stop.
@@ -120,6 +135,7 @@ bool LocalSgd::average() {
   const std::uint64_t before = moved_bytes();
   float* at = flat_.data();
   for (std::size_t i = 0; i < parameters_.size(); ++i) at = std::ranges::copy(parameters_.values(i), at).out;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) at = std::ranges::copy(parameters_.average(i), at).out;
   const bool with_buffers = options_.buffers == BufferPolicy::kAverage;
   const std::span<float> buffer_means(at, with_buffers ? buffers_.mean_floats() : 0);
   if (with_buffers) pack(buffers_.means, buffer_means);
@@ -133,8 +149,15 @@ bool LocalSgd::average() {
   at = flat_.data();
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     merge(i, {at, parameters_.elements()[i]});
+    parameters_.clear_pruned(i, agreed_[i]);
+    parameters_.clear_pruned(i, parameters_.values(i));
     parameters_.copy_to_module(i);
     at += parameters_.elements()[i];
+  }
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const std::span<float> average = parameters_.average(i);
+    std::ranges::copy_n(at, static_cast<std::ptrdiff_t>(average.size()), average.begin());
+    at += average.size();
   }
   if (with_buffers) unpack(buffer_means, buffers_.means);
   sync_other_buffers();
@@ -164,7 +187,7 @@ void LocalSgd::merge(std::size_t i, std::span<float> mean) {
     for (std::size_t k = 0; k < mean.size(); ++k) mean[k] = agreed[k] - mean[k];
     const optim::UpdateConfig config = outer_config(choice);
     optim::apply_update(config, {.step = meetings_, .lr = choice.outer_lr}, agreed,
-                        optim::state_at(config.rule, outer_state_[i], agreed.size()), mean);
+                        optim::state_at(config, outer_state_[i], agreed.size()), mean);
   }
   std::ranges::copy(agreed, own.begin());
 }
@@ -177,6 +200,7 @@ void LocalSgd::sync_other_buffers() {
 }
 
 void LocalSgd::refresh() {
+  if (options_.updates.config.ema > 0) return parameters_.show_averages();
   if (left_ || !own_.empty()) return;  // they are shown already
   own_.resize(parameters_.size());
   for (std::size_t i = 0; i < parameters_.size(); ++i) {

@@ -17,7 +17,7 @@
 namespace trireme {
 
 struct LocalSgdOptions {
-  optim::UpdateConfig update;  ///< of the workers' own steps
+  ParameterUpdates updates;  ///< of the workers' own steps
   cluster::LocalSgdChoice choice;
   BufferPolicy buffers = BufferPolicy::kAverage;  ///< when workers meet; in between each has its own
   SpanRecorder* spans = nullptr;                  ///< what its work takes; null: nobody wants to know
@@ -26,7 +26,8 @@ struct LocalSgdOptions {
 /// Every worker trains for itself, on the samples of its own lanes, and meets the others every few steps: parameters
 /// are then averaged (Stich 2018, "Local SGD Converges Fast and Communicates Little"), or go through an outer
 /// optimizer, or are drawn to a common centre; see cluster::LocalSgdChoice. The state of the workers' own optimizers
-/// stays theirs.
+/// stays theirs; moving averages are averaged too. Parameters are pruned in the first step after a meeting, in which
+/// all workers prune the same.
 ///
 /// Workers take the same number of steps and stop together: who wants to stop says so when they meet.
 class LocalSgd final : public Strategy {
@@ -59,6 +60,7 @@ class LocalSgd final : public Strategy {
 
  private:
   void take_own_step();
+  Step pruning_step() const;
   bool average();
   void merge(std::size_t i, std::span<float> mean);
   void sync_other_buffers();
@@ -70,6 +72,7 @@ class LocalSgd final : public Strategy {
   HostParameters parameters_;
   ModelBuffers buffers_;
   std::vector<std::vector<float>> gradients_;    // by parameter
+  std::vector<std::span<const float>> sums_;     // the same, to read
   std::vector<std::vector<float>> agreed_;       // by parameter: common to all since they met; the centre
   std::vector<std::vector<float>> outer_state_;  // by parameter
   std::vector<std::vector<float>> own_;          // by parameter, while the agreed ones are shown; else empty

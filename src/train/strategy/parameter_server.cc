@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "checkpoint/format.h"
 #include "elastic/state_sync.h"
+#include "optim/clipping.h"
 
 namespace trireme {
 namespace {
@@ -24,6 +25,7 @@ ParameterServer::ParameterServer(JobSession& job, const Model& model, ParameterS
     }
     elements.push_back(static_cast<std::size_t>(parameter.tensor.numel()));
     parameters_.push_back(parameter);
+    rules_.push_back(rule_of(options_.updates, parameter));
   }
   if (parameters_.empty()) fail<InvalidArgument>("the model has no parameters to train");
   buckets_ = Buckets(elements, {.bytes = options_.bucket_bytes});
@@ -88,14 +90,18 @@ void ParameterServer::enter_view() {
   if (const std::string failure = job_.view_failure(); !failure.empty()) client_->interrupt(failure);
   if (!std::exchange(opened_, true)) {
     std::vector<ps::TableSpec> tables;
-    for (const NamedParameter& parameter : parameters_) {
-      tables.push_back({parameter.name, static_cast<std::size_t>(parameter.tensor.numel())});
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      tables.push_back({.name = parameters_[i].name,
+                        .elements = static_cast<std::size_t>(parameters_[i].tensor.numel()),
+                        .lr = rules_[i].lr,
+                        .decay = rules_[i].decay});
     }
     if (buffers_.any()) tables.push_back({.name = "buffers", .elements = buffers_.floats(), .sums = true});
-    client_->open(std::move(tables), {.update = options_.update,
+    client_->open(std::move(tables), {.update = options_.updates.config,
                                       .consistency = options_.consistency,
                                       .codec = options_.codec,
-                                      .checkpoint_every = options_.checkpoint_every});
+                                      .checkpoint_every = options_.checkpoint_every,
+                                      .clip_norm = clips_itself() ? 0 : options_.updates.clip_norm});
   }
   if (!std::exchange(adopted_, true)) adopt_memory();
 }
@@ -182,8 +188,37 @@ torch::Tensor ParameterServer::host_view(std::size_t i) {
 // ---- Steps.
 
 void ParameterServer::begin(const StepInfo& info) {
+  if (options_.updates.config.ema > 0) take_parameters();  // the averages may be shown
   info_ = info;
   buckets_.begin();
+  if (options_.updates.config.prunes) announce_pruning();
+}
+
+/// Servers prune by magnitudes that a worker finds, since it sees whole tensors. In bsp all workers find the same; in
+/// ssp and asp it is the one that has the first lane of a step at which some are to be pruned.
+void ParameterServer::announce_pruning() {
+  const bool synchronous = options_.consistency.synchronous();
+  if (!synchronous && info_.unit % options_.lanes != 0) return;
+  const Step step = synchronous ? info_.step : info_.unit / options_.lanes;
+  std::vector<double> magnitudes;
+  for (std::uint32_t i = 0; i < parameters_.size(); ++i) {
+    magnitudes.push_back(prune_below(options_.updates, rules_[i], step, client_->parameters(i)));
+  }
+  if (buffers_.any()) magnitudes.push_back(0);
+  if (std::ranges::any_of(magnitudes, [](double magnitude) { return magnitude > 0; })) {
+    client_->prune_below(std::move(magnitudes));
+  }
+}
+
+/// In ssp and asp each worker's gradient is an update of its own, whose norm the worker knows.
+void ParameterServer::clip_own() {
+  ExactSum squares;
+  for (std::uint32_t i = 0; i < parameters_.size(); ++i) add_squares(client_->gradients(i), squares);
+  const double factor = optim::clip_factor(squares, info_.samples, options_.updates.clip_norm, info_.step);
+  for (std::uint32_t i = 0; factor < 1 && i < parameters_.size(); ++i) {
+    for (float& value : client_->gradients(i)) value *= static_cast<float>(factor);
+  }
+  for (std::size_t bucket = 0; bucket < buckets_.count(); ++bucket) client_->push(buckets_.members(bucket), info_);
 }
 
 std::span<float> ParameterServer::gradient(std::size_t i) { return client_->gradients(static_cast<std::uint32_t>(i)); }
@@ -191,7 +226,7 @@ std::span<float> ParameterServer::gradient(std::size_t i) { return client_->grad
 void ParameterServer::add(std::size_t i) {
   buckets_.add(i);
   const std::size_t bucket = buckets_.bucket_of(i);
-  if (buckets_.full(bucket)) client_->push(buckets_.members(bucket), info_);
+  if (buckets_.full(bucket) && !clips_itself()) client_->push(buckets_.members(bucket), info_);
 }
 
 std::optional<std::span<float>> ParameterServer::buffer_sums() {
@@ -199,6 +234,7 @@ std::optional<std::span<float>> ParameterServer::buffer_sums() {
 }
 
 StepOutcome ParameterServer::finish() {
+  if (clips_itself()) clip_own();
   if (buffers_.any()) {
     const bool first = info_.lanes.first == 0 || !options_.consistency.synchronous();
     buffers_.add(client_->gradients(buffer_table()), info_.lanes.count, first);
@@ -218,6 +254,24 @@ StepOutcome ParameterServer::finish() {
 void ParameterServer::refresh() {
   client_->pull();
   take_parameters();
+  if (options_.updates.config.ema > 0) show_averages();
+}
+
+/// Until the next step begins, the module has the moving averages, which are with the servers.
+void ParameterServer::show_averages() {
+  torch::NoGradGuard no_grad;
+  const std::size_t array = *optim::average_array(options_.updates.config);
+  state_ = client_->fetch();
+  if (state_.updates == 0) return;  // nothing has been averaged
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    torch::Tensor& tensor = parameters_[i].tensor;
+    const torch::Tensor average = torch::from_blob(state_.tables[i].state[array].data(), tensor.sizes());
+    if (tensor.is_cpu()) {
+      tensor.set_data(average.clone());
+    } else {
+      tensor.copy_(average);
+    }
+  }
 }
 
 /// Makes the client's parameters, which may lie elsewhere after each step, the module's, and the common buffers too.
@@ -303,8 +357,8 @@ std::vector<NamedParameter> ParameterServer::tensors_elsewhere() const {
   std::vector<NamedParameter> all;
   for (const auto& [name, tensor] : parameters_) {
     all.push_back({checkpoint::model_tensor(name), tensor});
-    for (std::size_t k = 0; k < optim::state_floats(options_.update.rule); ++k) {
-      all.push_back({checkpoint::optimizer_tensor(name, k), tensor});
+    for (const std::string& state : optim::state_names(options_.updates.config)) {
+      all.push_back({checkpoint::optimizer_tensor(name, state), tensor});
     }
   }
   return all;
@@ -313,12 +367,13 @@ std::vector<NamedParameter> ParameterServer::tensors_elsewhere() const {
 /// What the servers hold as the other strategies name it, and what the chief holds itself.
 std::vector<NamedParameter> ParameterServer::tensors_of(ps::TablesState& state) const {
   std::vector<NamedParameter> all;
+  const std::vector<std::string> states = optim::state_names(options_.updates.config);
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const auto sizes = parameters_[i].tensor.sizes();
     all.push_back(
         {checkpoint::model_tensor(parameters_[i].name), torch::from_blob(state.tables[i].parameters.data(), sizes)});
     for (std::size_t k = 0; k < state.tables[i].state.size(); ++k) {
-      all.push_back({checkpoint::optimizer_tensor(parameters_[i].name, k),
+      all.push_back({checkpoint::optimizer_tensor(parameters_[i].name, states[k]),
                      torch::from_blob(state.tables[i].state[k].data(), sizes)});
     }
   }

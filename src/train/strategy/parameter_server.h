@@ -8,13 +8,14 @@
 #include "job/job_session.h"
 #include "ps/client.h"
 #include "tensor/buckets.h"
+#include "train/strategy/parameter_updates.h"
 #include "train/strategy/server_buffers.h"
 #include "train/strategy/strategy.h"
 
 namespace trireme {
 
 struct ParameterServerOptions {
-  optim::UpdateConfig update;
+  ParameterUpdates updates;
   ps::Consistency consistency;
   Lane lanes = 1;
   BufferPolicy buffers = BufferPolicy::kAverage;
@@ -69,6 +70,10 @@ class ParameterServer final : public Strategy {
   std::vector<NamedParameter> tensors_elsewhere() const;
   Step steps_of(Step version) const { return ps::steps_of(options_.consistency, options_.lanes, version); }
   void take_parameters();
+  void show_averages();
+  void announce_pruning();
+  void clip_own();
+  bool clips_itself() const { return options_.updates.clip_norm > 0 && !options_.consistency.synchronous(); }
   torch::Tensor host_view(std::size_t i);
   std::uint32_t buffer_table() const { return static_cast<std::uint32_t>(parameters_.size()); }  // the last one
 
@@ -77,6 +82,7 @@ class ParameterServer final : public Strategy {
   Model model_;
   ServerBuffers buffers_;
   std::vector<NamedParameter> parameters_;  // the module's
+  std::vector<ParameterRule> rules_;        // of these
   Buckets buckets_;                         // of parameters (tables)
   StepInfo info_;
   Position at_;            // of the parameters that are here

@@ -72,8 +72,9 @@ TEST(AllReduce, NumberOfBucketsDoesNotChangeTheBits) {
     const std::vector<Model> models{make_linear(), make_linear()};  // here: threads share the random generator
     run_ranks({2}, [&](Job& job) {
       const Model& model = models[job.rank()];
-      AllReduce strategy(job.session(), model,
-                         {.update = {.rule = optim::Rule::kSgd}, .lanes = 2, .bucket_bytes = bucket_bytes});
+      AllReduce strategy(
+          job.session(), model,
+          {.updates = {.config = {.rule = optim::Rule::kSgd}}, .lanes = 2, .bucket_bytes = bucket_bytes});
       strategy.sync_state({});
       for (Step step = 0; step < 3; ++step) {
         strategy.begin({.step = step, .lanes = {job.rank(), 1}, .samples = 1.0 + job.rank(), .lr = 0.1});
@@ -163,7 +164,7 @@ TEST(AllReduce, StopRequestOfOneStopsAllAfterTheSameStep) {
 TEST(AllReduce, StepWithoutSamplesChangesNothing) {
   run_ranks({2}, [&](Job& job) {
     const Model model = make_linear();
-    AllReduce strategy(job.session(), model, {.update = {.rule = optim::Rule::kAdam}, .lanes = 2});
+    AllReduce strategy(job.session(), model, {.updates = {.config = {.rule = optim::Rule::kAdam}}, .lanes = 2});
     strategy.sync_state({});
     const std::string before = hash_parameters(*model.module);
     strategy.begin({.step = 0, .samples = 0, .lr = 0.1});
