@@ -27,8 +27,13 @@ GroupSpan span_of(const Placement& placement, const std::vector<Rank>& group) {
   return span;
 }
 
-std::string names_of(const Placement::Order& order) {
-  return fmt::format("{}, {}, {}", name_of(order[0]), name_of(order[1]), name_of(order[2]));
+/// Those with more than one part, innermost first.
+std::string names_of(const Mesh& mesh, const Placement::Order& order) {
+  std::vector<std::string_view> names;
+  for (const Dimension dimension : order) {
+    if (mesh.size(dimension) > 1) names.push_back(name_of(dimension));
+  }
+  return fmt::format("{}", fmt::join(names, ", then "));
 }
 
 /// "tensor (2 ranks) and data (4 ranks) stay within a host; pipe (8 ranks) spans 4 hosts".
@@ -163,7 +168,8 @@ PlacedMesh place_ranks(const Mesh& mesh, const std::vector<PlacementChoice>& cho
   const PlacementChoice& best = *std::ranges::min_element(choices, {}, cost);
   const std::string spans = describe_spans(mesh, best);
   if (spans.empty()) return {best, "there is one rank"};
-  return {best, fmt::format("ranks count along {}, so that what talks most is close: {}", names_of(best.order), spans)};
+  return {best,
+          fmt::format("ranks count along {}, so that what talks most is close: {}", names_of(mesh, best.order), spans)};
 }
 
 PlacedMesh place_ranks(const Mesh& mesh, std::uint32_t hosts, const Traffic& traffic) {
@@ -172,8 +178,10 @@ PlacedMesh place_ranks(const Mesh& mesh, std::uint32_t hosts, const Traffic& tra
 
 std::string picture(const Placement& placement) {
   const Mesh& mesh = placement.mesh();
-  std::string text = fmt::format("mesh {}: {} ranks on {} host{}, numbered along {}\n", to_text(mesh), mesh.ranks(),
-                                 placement.hosts(), placement.hosts() == 1 ? "" : "s", names_of(placement.order()));
+  if (mesh.ranks() == 1) return fmt::format("mesh {}: one rank\n", to_text(mesh));
+  std::string text =
+      fmt::format("mesh {}: {} ranks on {} host{}, numbered along {}\n", to_text(mesh), mesh.ranks(), placement.hosts(),
+                  placement.hosts() == 1 ? "" : "s", names_of(mesh, placement.order()));
   const std::uint32_t rows = std::min(mesh.data, kMostRows);
   const std::uint32_t columns = std::min(mesh.pipe, kMostColumns);
   const auto cell = [&](std::uint32_t data, std::uint32_t pipe) {
@@ -184,18 +192,19 @@ std::string picture(const Placement& placement) {
   for (std::uint32_t data = 0; data < rows; ++data) {
     for (std::uint32_t pipe = 0; pipe < columns; ++pipe) width = std::max(width, cell(data, pipe).size());
   }
-  text += fmt::format("{:10}", "");
-  for (std::uint32_t pipe = 0; pipe < columns; ++pipe) {
-    text += fmt::format("  {:{}}", fmt::format("pipe {}", pipe), width);
-  }
-  text += mesh.pipe > columns ? "  ..\n" : "\n";
+  const auto add_row = [&](const std::string& head, const auto& cell_of) {
+    std::string row = fmt::format("{:10}", head);
+    for (std::uint32_t pipe = 0; pipe < columns; ++pipe) row += fmt::format("  {:{}}", cell_of(pipe), width);
+    if (mesh.pipe > columns) row += "  ..";
+    row.erase(row.find_last_not_of(' ') + 1);
+    text += row + "\n";
+  };
+  add_row("", [](std::uint32_t pipe) { return fmt::format("pipe {}", pipe); });
   for (std::uint32_t data = 0; data < rows; ++data) {
-    text += fmt::format("{:10}", fmt::format("data {}", data));
-    for (std::uint32_t pipe = 0; pipe < columns; ++pipe) text += fmt::format("  {:{}}", cell(data, pipe), width);
-    text += mesh.pipe > columns ? "  ..\n" : "\n";
+    add_row(fmt::format("data {}", data), [&](std::uint32_t pipe) { return cell(data, pipe); });
   }
   if (mesh.data > rows) text += "..\n";
-  return text + "Each cell: the ranks that share a stage's layers (tensor), @ the host.\n";
+  return text + "Each cell: the rank, or the ranks that share a stage's layers (tensor), @ its host.\n";
 }
 
 }  // namespace trireme::plan

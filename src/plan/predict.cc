@@ -190,6 +190,7 @@ class Predictor {
       const bool holds_tied = schedule.rank_of_stage.front() == rank || schedule.rank_of_stage.back() == rank;
       if (mesh_.pipe > 1 && holds_tied && schedule.rank_of_stage.front() != schedule.rank_of_stage.back()) {
         exposed += all_reduce_seconds(link, 2, tied);
+        communicated += all_reduce_seconds(link, 2, tied);
       }
       result_.step_seconds = std::max(result_.step_seconds, evaluation.ranks[rank].last + exposed);
       result_.data_seconds = std::max(result_.data_seconds, communicated);

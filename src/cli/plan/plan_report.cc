@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -24,6 +25,14 @@ std::string thousands(std::uint64_t number) {
   return digits;
 }
 
+/// "3.51 T", "12.3 M".
+std::string magnitude(double number) {
+  for (const auto& [size, letter] : {std::pair{1e15, 'P'}, std::pair{1e12, 'T'}, std::pair{1e9, 'G'}}) {
+    if (number >= size) return fmt::format("{:.3g} {}", number / size, letter);
+  }
+  return fmt::format("{:.3g} M", number / 1e6);
+}
+
 std::string link_text(const plan::Link& link) {
   return fmt::format("{:g} Gbit/s and {}", link.bytes_per_second * 8 / 1e9, plan::duration_text(link.latency));
 }
@@ -32,13 +41,13 @@ std::string request_text(const PlanFlags& flags, const plan::PlanRequest& reques
   const auto& [workload, hardware, mesh, zero, schedule, chunks, micro_batches, recompute] = request;
   const plan::ModelCost& model = workload.model;
   std::string text =
-      fmt::format("{}: {} parameters in {} layers, {:.3g} Gflop forward per sample ({})\n", model.name,
-                  thousands(model.parameters()), model.layers.size(), model.forward_flops() / 1e9, model.sample);
+      fmt::format("{}: {} parameters in {} layers, {} flop forward per sample ({})\n", model.name,
+                  thousands(model.parameters()), model.layers.size(), magnitude(model.forward_flops()), model.sample);
   text += fmt::format("batch {} per step, {}, {}, {} sums of micro-batches\n", workload.batch,
                       plan::name_of(workload.precision), flags.optimizer, flags.reduction);
-  text += fmt::format("{} workers on {} host{}: {} and {:g} Tflop/s each, network {}", hardware.workers, hardware.hosts,
-                      hardware.hosts == 1 ? "" : "s", plan::gigabytes(hardware.memory), hardware.flops / 1e12,
-                      link_text(hardware.links.network));
+  text += fmt::format("{} worker{} on {} host{}: {} and {:g} Tflop/s each, network {}", hardware.workers,
+                      hardware.workers == 1 ? "" : "s", hardware.hosts, hardware.hosts == 1 ? "" : "s",
+                      plan::gigabytes(hardware.memory), hardware.flops / 1e12, link_text(hardware.links.network));
   if (hardware.hosts < hardware.workers) text += fmt::format(", within a host {}", link_text(hardware.links.host));
   return text + "\n";
 }
@@ -180,9 +189,9 @@ PlanAnswer answer_plan(const PlanFlags& flags) {
   text +=
       fmt::format("{}: {}\n", plan.fits() ? "Recommended" : "DOES NOT FIT; the smallest", to_text(best.arrangement));
   if (plan.fits()) {
-    text += fmt::format("  {} per step, {:.4g} samples per second, {:.1f} % of the workers' flops used\n",
-                        plan::duration_text(best.prediction.step_seconds),
-                        static_cast<double>(request.workload.batch) / best.prediction.step_seconds,
+    const double pace = static_cast<double>(request.workload.batch) / best.prediction.step_seconds;
+    text += fmt::format("  {} per step, {:.{}f} samples per second, {:.1f} % of the workers' flops used\n",
+                        plan::duration_text(best.prediction.step_seconds), pace, pace < 100 ? 1 : 0,
                         100 * best.prediction.efficiency);
   }
   for (const std::string& reason : plan.reasons) text += fmt::format("  - {}\n", reason);
