@@ -11,7 +11,7 @@ namespace trireme::plan {
 namespace {
 
 constexpr Placement::Order kUsualOrder = {Dimension::kTensor, Dimension::kData, Dimension::kPipe};
-constexpr std::uint32_t kMostRows = 16;  // of a picture
+constexpr std::uint32_t kMostRows = 8;  // of a picture
 constexpr std::uint32_t kMostColumns = 8;
 
 /// `group` in ascending order, so that those of a host are neighbours.
@@ -25,6 +25,15 @@ GroupSpan span_of(const Placement& placement, const std::vector<Rank>& group) {
     span.most_local = std::max(span.most_local, local);
   }
   return span;
+}
+
+/// Which share of a rank's traffic leaves its host. Sums are made within the host first, so each of its ranks sends a
+/// slice; of a pipeline, only the hops between hosts.
+double share_that_leaves(Dimension dimension, const GroupSpan& span) {
+  if (span.within_host()) return 0;
+  const double hosts = span.hosts;
+  if (dimension == Dimension::kPipe) return (hosts - 1) / (span.ranks - 1);
+  return (hosts - 1) / hosts / span.most_local;
 }
 
 /// Those with more than one part, innermost first.
@@ -159,9 +168,9 @@ PlacedMesh place_ranks(const Mesh& mesh, const std::vector<PlacementChoice>& cho
   const auto cost = [&](const PlacementChoice& choice) {
     std::pair<double, double> sums{0, 0};
     for (std::size_t i = 0; i < choice.order.size(); ++i) {
-      const double sent = traffic.along(choice.order[i]);
-      if (!choice.span(choice.order[i]).within_host()) sums.first += sent;
-      sums.second += static_cast<double>(i) * sent;
+      const Dimension dimension = choice.order[i];
+      sums.first += traffic.along(dimension) * share_that_leaves(dimension, choice.span(dimension));
+      sums.second += static_cast<double>(i) * traffic.along(dimension);
     }
     return sums;
   };

@@ -76,13 +76,13 @@ struct PlacedMesh {
 /// ranks: who places a mesh for many loads keeps them.
 std::vector<PlacementChoice> placement_choices(const Mesh& mesh, std::uint32_t hosts);
 
-/// Places the ranks of `mesh` so that as little traffic as possible leaves a host: takes the order whose host-crossing
-/// dimensions have the least traffic, and of equals the one with the chattiest innermost. A pure function, so all ranks
-/// agree.
+/// Places the ranks of `mesh` so that as little traffic as possible leaves a host, and of equals so that the chattiest
+/// dimension is innermost. Sums of data and tensor cross hosts as slices, after a sum within the host; of a pipeline's
+/// messages, those between hosts do. A pure function, so all ranks agree.
 PlacedMesh place_ranks(const Mesh& mesh, const std::vector<PlacementChoice>& choices, const Traffic& traffic);
 PlacedMesh place_ranks(const Mesh& mesh, std::uint32_t hosts, const Traffic& traffic);
 
-/// Returns a picture for people: which rank is where, and which host it is on. At most 24 lines.
+/// Returns a picture for people: which rank is where, and which host it is on. At most 12 lines.
 std::string picture(const Placement& placement);
 
 }  // namespace trireme::plan

@@ -13,6 +13,8 @@ struct StageCost {
   double parameters = 0;  ///< after the split by tensor
   double largest = 0;     ///< parameters of its largest layer
   double compute = 0;     ///< seconds of a forward
+  double again = 0;       ///< of these: blocks that the backward computes again
+  double summed_again = 0;
   double summed_forward = 0;
   double summed_backward = 0;
   double kept_bytes = 0;
@@ -47,6 +49,11 @@ class Predictor {
  private:
   double samples() const { return static_cast<double>(workload_.batch) / mesh_.data / arrangement_.micro_batches; }
 
+  double tied_parameters() const { return static_cast<double>(workload_.model.tied_parameters) / mesh_.tensor; }
+
+  /// Whether the first and the last stage, which share parameters, are on different ranks; the V brings them together.
+  bool copies_tied() const { return mesh_.pipe > 1 && arrangement_.schedule != ScheduleKind::kZbV; }
+
   double bytes_each() const { return element_bytes(workload_.precision); }
 
   double parameters_of(const LayerCost& layer) const {
@@ -63,7 +70,7 @@ class Predictor {
       const std::size_t end = i + 1 < count ? result_.stages[i + 1] : costs.size();
       stages_.push_back(cost_of(result_.stages[i], end));
     }
-    if (count > 1) stages_.back().parameters += static_cast<double>(workload_.model.tied_parameters) / mesh_.tensor;
+    if (copies_tied()) stages_.back().parameters += tied_parameters();
   }
 
   StageCost cost_of(std::size_t begin, std::size_t end) const {
@@ -73,14 +80,18 @@ class Predictor {
       const double parameters = parameters_of(layer);
       cost.parameters += parameters;
       cost.largest = std::max(cost.largest, parameters);
-      cost.compute += layer.forward_flops * samples() / mesh_.tensor / hardware_.flops;
+      const double compute = layer.forward_flops * samples() / mesh_.tensor / hardware_.flops;
+      cost.compute += compute;
       cost.summed_forward += layer.summed_forward * samples() * bytes_each();
       cost.summed_backward += layer.summed_backward * samples() * bytes_each();
       const double input = layer.input * bytes_each();
       const double all = input + layer.kept * bytes_each() + layer.kept_bytes;
       const bool again = arrangement_.recompute && layer.recomputable;
       cost.kept_bytes += (again ? input : all) * samples() / mesh_.tensor;
-      if (again) cost.again_bytes = std::max(cost.again_bytes, (all - input) * samples() / mesh_.tensor);
+      if (!again) continue;
+      cost.again += compute;
+      cost.summed_again += layer.summed_forward * samples() * bytes_each();
+      cost.again_bytes = std::max(cost.again_bytes, (all - input) * samples() / mesh_.tensor);
     }
     return cost;
   }
@@ -120,7 +131,7 @@ class Predictor {
     for (const StageCost& stage : stages_) {
       const double sums_forward = all_reduce_seconds(hardware_.links, tensor_, stage.summed_forward);
       const double sums_backward = all_reduce_seconds(hardware_.links, tensor_, stage.summed_backward);
-      const double again = arrangement_.recompute ? stage.compute + sums_forward : 0;
+      const double again = stage.again + all_reduce_seconds(hardware_.links, tensor_, stage.summed_again);
       StageTimes times{.forward = stage.compute + sums_forward,
                        .backward_input = stage.compute + sums_backward + again,
                        .backward_weight = stage.compute,
@@ -165,7 +176,6 @@ class Predictor {
 
   /// What follows the backward: gradients that are still on their way, weights that ZeRO gathers, the tied embedding.
   void finish_step(const Schedule& schedule, const Evaluation& evaluation) {
-    const double tied = static_cast<double>(workload_.model.tied_parameters) / mesh_.tensor * 4;
     const Link& link = pipe_.within_host() ? hardware_.links.host : hardware_.links.network;
     for (Rank rank = 0; rank < mesh_.pipe; ++rank) {
       double parameters = 0;
@@ -187,10 +197,10 @@ class Predictor {
       if (arrangement_.zero == 3) exposed = 0;
       if (arrangement_.zero == 2) communicated = scatter * arrangement_.micro_batches + gather;
       if (arrangement_.zero == 3) communicated = (scatter + 2 * gather) * arrangement_.micro_batches;
-      const bool holds_tied = schedule.rank_of_stage.front() == rank || schedule.rank_of_stage.back() == rank;
-      if (mesh_.pipe > 1 && holds_tied && schedule.rank_of_stage.front() != schedule.rank_of_stage.back()) {
-        exposed += all_reduce_seconds(link, 2, tied);
-        communicated += all_reduce_seconds(link, 2, tied);
+      if (copies_tied() && (rank == 0 || rank + 1 == mesh_.pipe)) {
+        const double tied = all_reduce_seconds(link, 2, tied_parameters() * 4);
+        exposed += tied;
+        communicated += tied;
       }
       result_.step_seconds = std::max(result_.step_seconds, evaluation.ranks[rank].last + exposed);
       result_.data_seconds = std::max(result_.data_seconds, communicated);

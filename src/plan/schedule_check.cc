@@ -136,6 +136,9 @@ void check_schedule(const Schedule& schedule) {
           schedule.ranks.size());
     }
   }
+  for (Rank rank = 0; rank < schedule.ranks.size(); ++rank) {
+    if (schedule.ranks[rank].empty()) fail<InvalidArgument>("rank {} has no action: every rank needs a stage", rank);
+  }
   check_actions(schedule);
   std::size_t actions = 0;
   for (const std::vector<Action>& list : schedule.ranks) actions += list.size();

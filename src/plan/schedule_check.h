@@ -10,9 +10,9 @@ namespace trireme::plan {
 inline constexpr Rank kNobody = std::numeric_limits<Rank>::max();
 
 /// Throws InvalidArgument, naming the rank and the action, unless every rank can walk its list to the end and the step
-/// is complete: each stage is on one rank; each micro-batch has in each stage one forward and one backward, or one
-/// input and one weight gradient; if there are messages, there are all that cross ranks, and no others; and no rank
-/// waits for another that waits for it. Takes memory in proportion to the number of actions.
+/// is complete: each stage is on one rank, and each rank has one; each micro-batch has in each stage one forward and
+/// one backward, or one input and one weight gradient; if there are messages, there are all that cross ranks, and no
+/// others; and no rank waits for another that waits for it. Takes memory in proportion to the number of actions.
 void check_schedule(const Schedule& schedule);
 
 }  // namespace trireme::plan

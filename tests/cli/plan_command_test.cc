@@ -1,4 +1,6 @@
+#include <filesystem>
 #include <fstream>
+#include <sstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -107,6 +109,31 @@ TEST(PlanCommand, WritesAndReadsSchedules) {
   plan(std::string(kXl) + "--mesh data=8,pipe=8 --csv " + csv);  // of a plan, with what the ranks send each other
   EXPECT_THAT(read_file(csv), ::testing::HasSubstr("SEND_F"));
   EXPECT_NO_THROW(plan::schedule_from_csv(read_file(csv), "planned"));
+}
+
+/// What docs/parallel.md shows, block by block: the command after "$ trireme plan ", and what it answers.
+TEST(PlanCommand, AnswersAsTheDocumentSays) {
+  std::istringstream document(read_file(std::filesystem::path(TRIREME_SOURCE_DIR) / "docs/parallel.md"));
+  const std::string prompt = "$ trireme plan ";
+  std::size_t blocks = 0;
+  for (std::string line; std::getline(document, line);) {
+    if (!line.starts_with(prompt)) continue;
+    std::string shown;
+    for (std::string row; std::getline(document, row) && row != "```";) shown += row + "\n";
+    EXPECT_EQ(plan(line.substr(prompt.size())).text, shown) << line;
+    ++blocks;
+  }
+  EXPECT_GE(blocks, 5u);
+}
+
+TEST(PlanCommand, DrawsThePicturesOfTheDocument) {
+  const TempFolder folder;
+  const std::string svg = (folder.path() / "drawn.svg").string();
+  for (const char* name : {"gpipe", "1f1b", "interleaved", "zb-h1", "zb-v"}) {
+    plan(std::string("--stages 4 --micro-batches 8 --schedule ") + name + " --svg " + svg);
+    const auto kept = std::filesystem::path(TRIREME_SOURCE_DIR) / "docs/schedules" / (std::string(name) + ".svg");
+    EXPECT_EQ(read_file(svg), read_file(kept)) << name;
+  }
 }
 
 TEST(PlanCommand, AFileThatIsNoScheduleIsRefusedByName) {

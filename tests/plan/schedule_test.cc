@@ -184,6 +184,7 @@ TEST(ScheduleText, ThatIsWrongIsRefusedWithRankAndAction) {
   };
   refused("", {"at least a rank"});
   refused(",,,\n", {"at least a rank"});
+  refused("0F0,0B0\n,,\n", {"rank 1 has no action"});
   refused("0F0,0X0\n", {"line 1 (rank 0), cell 2", "'0X0' is no action"});
   refused("0F0,0B0\n\n#\n0F-1\n", {"line 4 (rank 1), cell 1"});
   refused("0F0,0B0,(0F1;1B0)OVERLAP_F_B\n", {"cell 3", "is no action"});
