@@ -31,6 +31,7 @@ void add_serve(CLI::App& app, Action& action);
 void add_master(CLI::App& app, Action& action);
 void add_ckpt(CLI::App& app, Action& action);
 void add_data(CLI::App& app, Action& action);
+void add_plan(CLI::App& app, Action& action);
 void add_chaos(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
 void add_docs(CLI::App& app, Action& action);

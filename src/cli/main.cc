@@ -17,6 +17,7 @@ First steps:
   trireme predict runs/first rows.csv           what its model says of other samples; also eval, generate
   trireme run -w 2 -s 1 -- ./my_program         a program of yours as the workers
   trireme ckpt ls runs/my_run                   the checkpoints of a run; also show, verify, diff, export, import
+  trireme plan --model gpt2-xl -w 64 --memory 24gb   how to divide a model; also draws pipeline schedules
   trireme chaos --strategy allreduce -w 4       kill workers during training and check that the result is the same
   trireme train --help                          all flags; they can also come from a file: --config run.toml
 )";
@@ -45,6 +46,7 @@ int main(int argc, char** argv) {
   trireme::cli::add_master(app, action);
   trireme::cli::add_ckpt(app, action);
   trireme::cli::add_data(app, action);
+  trireme::cli::add_plan(app, action);
   trireme::cli::add_chaos(app, action);
   trireme::cli::add_bench(app, action);
   trireme::cli::add_docs(app, action);

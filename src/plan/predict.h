@@ -1,0 +1,87 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plan/collective_time.h"
+#include "plan/evaluate.h"
+#include "plan/memory.h"
+#include "plan/model_cost.h"
+
+namespace trireme::plan {
+
+/// What is to be trained.
+struct Workload {
+  ModelCost model;
+  std::uint64_t batch = 1;  ///< samples per step, of all workers
+  Precision precision = Precision::kFp32;
+  std::uint32_t optimizer_values = 2;  ///< see StateOptions
+  bool any_order = false;              ///< micro-batches may be summed in any order, which needs fewer buffers
+};
+
+/// What it is to be trained on.
+struct Hardware {
+  std::uint32_t workers = 1;
+  std::uint32_t hosts = 1;
+  double memory = 0;  ///< bytes of each worker that training may fill
+  double flops = 1;   ///< per second and worker, as reached, not as advertised
+  Links links;
+};
+
+/// A way to divide the work.
+struct Arrangement {
+  Mesh mesh;
+  std::uint32_t zero = 0;
+  ScheduleKind schedule = ScheduleKind::k1F1B;
+  std::uint32_t chunks = 1;
+  std::uint32_t micro_batches = 1;  ///< per step and data rank
+  bool recompute = false;           ///< blocks are computed again in the backward instead of kept
+
+  ScheduleShape schedule_shape() const { return {schedule, mesh.pipe, micro_batches, chunks}; }
+  bool operator==(const Arrangement&) const = default;
+};
+
+/// "data=8,pipe=4,tensor=2, ZeRO 1, zb-v, 16 micro-batches, recompute"; what does not matter is left out.
+std::string to_text(const Arrangement& arrangement);
+
+/// What the fullest rank holds, in bytes.
+struct RankMemory {
+  StateBytes state;
+  double activations = 0;
+  double working = 0;  ///< for a moment: layers that ZeRO gathers, the block that is being computed again
+
+  double total() const { return state.total() + activations + working; }
+};
+
+struct Prediction {
+  RankMemory memory;
+  double step_seconds = 0;
+  double bubble = 0;            ///< share of the pipeline's time; see Evaluation
+  double efficiency = 0;        ///< share of the workers' flops that the model itself needs
+  double pipeline_seconds = 0;  ///< forward and backward of all micro-batches
+  double tensor_seconds = 0;    ///< in it, on the busiest rank: sums of the dimension tensor, which nothing overlaps
+  double data_seconds = 0;      ///< sums of gradients and gathers of weights, on the busiest rank
+  double exposed_seconds = 0;   ///< of these: what remains when backward has ended
+  std::string placement;        ///< where the ranks are, and why
+  Placement::Order order{};     ///< of the dimensions, innermost first
+  std::vector<std::size_t> stages;      ///< the first layer of each
+  std::vector<StageTimes> stage_times;  ///< seconds and bytes per micro-batch
+  double message_seconds = 0;           ///< between two stages
+};
+
+/// Returns why the model cannot be divided like this, and the nearest that can; nullopt if it can.
+std::optional<std::string> why_impossible(const Workload& workload, const Hardware& hardware,
+                                          const Arrangement& arrangement);
+
+/// Predicts memory and time of a step. Computing takes flops / rate, each gradient as long as the forward. Overlapped
+/// are: messages between stages with other micro-batches, ZeRO's gathers and scatters with the same stage's computing,
+/// the sum of gradients with the last micro-batch's backward. Not overlapped: sums of the dimension tensor, ZeRO 1's
+/// gather of new weights. Not counted: reading data, the optimizer's arithmetic, kernels that are too small to reach
+/// `flops`. Throws InvalidArgument with the reason if it is impossible. `choices` are those of the mesh on the
+/// hardware's hosts.
+Prediction predict(const Workload& workload, const Hardware& hardware, const Arrangement& arrangement,
+                   const std::vector<PlacementChoice>& choices);
+Prediction predict(const Workload& workload, const Hardware& hardware, const Arrangement& arrangement);
+
+}  // namespace trireme::plan
