@@ -15,13 +15,13 @@ Settings Settings::parse(std::string_view text) {
   const std::size_t colon = text.find(':');
   Settings settings{.name = std::string(text.substr(0, colon))};
   if (colon == std::string_view::npos) return settings;
-  std::string_view rest = text.substr(colon + 1);
+  std::string rest(text.substr(colon + 1));
   do {
     const std::size_t comma = std::min(rest.find(','), rest.size());
-    const std::string_view part = rest.substr(0, comma);
-    rest.remove_prefix(std::min(rest.size(), comma + 1));
+    const std::string part = rest.substr(0, comma);
+    rest.erase(0, comma + 1);
     const std::size_t equals = std::min(part.find('='), part.size());
-    const std::string_view value = part.substr(std::min(part.size(), equals + 1));
+    const std::string value = part.substr(std::min(part.size(), equals + 1));
     double number = 0;
     const auto [end, problem] = std::from_chars(value.data(), value.data() + value.size(), number);
     const bool whole = problem == std::errc() && end == value.data() + value.size() && std::isfinite(number);
@@ -29,7 +29,7 @@ Settings Settings::parse(std::string_view text) {
       fail<InvalidArgument>("'{}' in '{}': expected {}:KEY=NUMBER, with commas between several", part, text,
                             settings.name);
     }
-    settings.numbers[std::string(part.substr(0, equals))] = number;
+    settings.numbers[part.substr(0, equals)] = number;
   } while (!rest.empty());
   return settings;
 }

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view kVectors = "1d";
 
-[[noreturn]] void refuse(std::string_view text, const std::string& why) {
+[[noreturn]] void refuse_group(std::string_view text, const std::string& why) {
   fail<InvalidArgument>(
       "'{}' is no group of parameters: {}; expected NAMES:SETTING[,SETTING], such as 1d:decay=0, h.0.*:frozen or "
       "head.*:lr=10",
@@ -23,7 +23,7 @@ double parse_factor(std::string_view whole, std::string_view text) {
   const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
   const bool all = problem == std::errc() && end == text.data() + text.size();
   if (!all || !(number >= 0) || !std::isfinite(number)) {
-    refuse(whole, fmt::format("'{}' is no finite number of at least 0", text));
+    refuse_group(whole, fmt::format("'{}' is no finite number of at least 0", text));
   }
   return number;
 }
@@ -56,7 +56,7 @@ bool fits(std::string_view pattern, std::string_view text) {
 
 ParameterGroup parse_group(std::string_view text) {
   const std::size_t colon = text.rfind(':');
-  if (colon == std::string_view::npos || colon == 0) refuse(text, "names and settings are separated by a colon");
+  if (colon == std::string_view::npos || colon == 0) refuse_group(text, "names and settings are separated by a colon");
   ParameterGroup group{.match = std::string(text.substr(0, colon))};
   std::string_view rest = text.substr(colon + 1);
   do {
@@ -70,7 +70,7 @@ ParameterGroup parse_group(std::string_view text) {
     } else if (part.starts_with("decay=")) {
       group.decay = parse_factor(text, part.substr(6));
     } else {
-      refuse(text, fmt::format("'{}' is unknown: there are lr=, decay= and frozen", part));
+      refuse_group(text, fmt::format("'{}' is unknown: there are lr=, decay= and frozen", part));
     }
   } while (!rest.empty());
   return group;

@@ -11,7 +11,7 @@
 namespace trireme::optim {
 namespace {
 
-[[noreturn]] void refuse(std::string_view text, const std::string& why) {
+[[noreturn]] void refuse_pruning(std::string_view text, const std::string& why) {
   fail<InvalidArgument>(
       "'{}' is no way to prune: {}; expected SPARSITY[,from=STEP][,to=STEP][,every=STEPS], such as "
       "0.9,from=100,to=1000,every=50",
@@ -22,7 +22,7 @@ template <typename Number>
 Number parse_number(std::string_view whole, std::string_view text) {
   Number number{};
   const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (problem != std::errc() || end != text.data() + text.size()) refuse(whole, fmt::format("'{}' is no number", text));
+  if (problem != std::errc() || end != text.data() + text.size()) refuse_pruning(whole, fmt::format("'{}' is no number", text));
   return number;
 }
 
@@ -39,7 +39,7 @@ PruneOptions parse_pruning(std::string_view text) {
     const std::string_view key = part.substr(0, equals == std::string_view::npos ? 0 : equals);
     const std::string_view value = equals == std::string_view::npos ? part : part.substr(equals + 1);
     if (first) {
-      if (!key.empty()) refuse(text, "it begins with the share of parameters to prune");
+      if (!key.empty()) refuse_pruning(text, "it begins with the share of parameters to prune");
       options.sparsity = parse_number<double>(text, value);
     } else if (key == "from") {
       options.from = parse_number<Step>(text, value);
@@ -48,7 +48,7 @@ PruneOptions parse_pruning(std::string_view text) {
     } else if (key == "every") {
       options.every = parse_number<Step>(text, value);
     } else {
-      refuse(text, fmt::format("'{}' is unknown", part));
+      refuse_pruning(text, fmt::format("'{}' is unknown", part));
     }
     first = false;
   }
@@ -66,9 +66,9 @@ std::string to_string(const PruneOptions& options) {
 
 void validate(const PruneOptions& options) {
   const std::string text = to_string(options);
-  if (!(options.sparsity > 0 && options.sparsity < 1)) refuse(text, "the share is above 0 and below 1");
-  if (options.every == 0) refuse(text, "'every' is at least 1");
-  if (options.to != 0 && options.to <= options.from) refuse(text, "'to' is after 'from'");
+  if (!(options.sparsity > 0 && options.sparsity < 1)) refuse_pruning(text, "the share is above 0 and below 1");
+  if (options.every == 0) refuse_pruning(text, "'every' is at least 1");
+  if (options.to != 0 && options.to <= options.from) refuse_pruning(text, "'to' is after 'from'");
 }
 
 std::optional<double> sparsity_at(const PruneOptions& options, Step step) {

@@ -1,5 +1,6 @@
 // A chunk of a job that clips: gradients are weighed, and applied when the norm of all chunks is known.
 
+#include <cmath>
 #include <deque>
 #include <optional>
 
@@ -111,7 +112,7 @@ TEST(ClippedChunk, WhatCannotBeIsRefused) {
   EXPECT_FAILS(clipped.apply(0, 0, 1), InvalidArgument, "has not been weighed");
   EXPECT_FAILS(clipped.apply(0, 7, 1), InvalidArgument, "has not been pushed");
   EXPECT_FAILS(clipped.apply(2, 0, 1), InvalidArgument, "worker 2");
-  for (const double factor : {0.0, -1.0, 1.5, NAN}) EXPECT_FAILS(clipped.apply(0, 0, factor), InvalidArgument, "times");
+  for (const double factor : {0.0, -1.0, 1.5, double{NAN}}) EXPECT_FAILS(clipped.apply(0, 0, factor), InvalidArgument, "times");
 }
 
 }  // namespace
