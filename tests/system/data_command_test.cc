@@ -67,5 +67,20 @@ TEST_F(DataCommand, ATableAsItIsTrainsAndItsEncodingIsKept) {
   EXPECT_EQ(encoding["table"]["columns"][3]["vocabulary"], (std::vector<std::string>{"MDW", "PHX"}));
 }
 
+TEST_F(DataCommand, LanesWithPartsOfTheirOwnGiveTheSameBitsOnAnyNumberOfWorkers) {
+  const std::string file = write_flights();
+  const auto parameters = [&](const std::string& workers, const std::string& shard) {
+    const Outcome outcome =
+        run_trireme(folder_, {"train", "--json", "--model", "wide-deep", "--data", file, "--target", "delay", "--batch",
+                              "20", "--lanes", "2", "--workers", workers, "--shard", shard, "--out",
+                              (folder_ / "run").string(), "--overwrite"});
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return outcome.json()["parameters_sha256"].get<std::string>();
+  };
+  const std::string one = parameters("1", "proportional:2,1");
+  EXPECT_EQ(one, parameters("2", "proportional:2,1"));
+  EXPECT_NE(one, parameters("2", "blocks"));
+}
+
 }  // namespace
 }  // namespace trireme::system_test

@@ -13,9 +13,9 @@ struct BenchInputOptions {
 };
 
 /// Measures how fast samples come out of each source on one core, in order and in random order, beside a plain read of
-/// the same file from the page cache in blocks of 1 MiB, as dd does it; taking turns, the median counts. Prints the
-/// result to standard output. Returns 0, or 1 after a message if something failed; a target that is missed is a result,
-/// not a failure.
+/// the same file from the page cache in blocks of 1 MiB, as dd does it; taking turns, in time computed, the median
+/// counts. Prints the result to standard output. Returns 0, or 1 after a message if something failed; a target that is
+/// missed is a result, not a failure.
 int bench_input(const BenchInputOptions& options);
 
 }  // namespace trireme::cli
