@@ -68,7 +68,7 @@ int main(int argc, char** argv) try {
     const double sum = errors.sum().item<double>(), count = static_cast<double>(batch.size());
     return trireme::Outcome{errors.mean() + penalty, {{"rmse", sum, count, trireme::MetricForm::kRoot}}};
   };
-  const std::uint64_t epochs = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 3;
+  const std::uint64_t epochs = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 4;
   trireme::Trainer trainer(*job, net, {.batch = 1000, .epochs = epochs, .lr = 1e-2, .task = task});
   const auto result = trainer.fit(parts.train, parts.test);
   if (result.test) std::printf("rmse %.4f on a random tenth\n", result.test->metric("rmse"));  // on the chief

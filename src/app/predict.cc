@@ -19,6 +19,22 @@ namespace {
 
 constexpr std::uint64_t kBatch = 256;  // samples that go through the model at once
 
+/// The samples of one worker.
+struct Share {
+  std::uint64_t first = 0;
+  std::uint64_t end = 0;
+};
+
+/// Whole batches, cut by the number of samples alone: what goes through the model together, and with it every bit, does
+/// not depend on how many workers there are. The first one always has some.
+Share share_of(std::uint64_t samples, Rank rank, std::uint64_t workers) {
+  const std::uint64_t batches = (samples + kBatch - 1) / kBatch;
+  const auto begin = [&](std::uint64_t of) {
+    return std::min(samples, (batches * of + workers - 1) / workers * kBatch);
+  };
+  return {begin(rank), begin(rank + 1)};
+}
+
 void log_as_placed() {
   if (const auto place = cluster::read_environment()) set_up_logging(place->logging());
 }
@@ -58,10 +74,11 @@ void predict(const cli::ModelUse& use) {
   const std::filesystem::path path = std::filesystem::path(use.out) / fmt::format("part-{}", job->rank());
   std::ofstream file(path, std::ios::binary);
   const torch::NoGradGuard no_grad;
-  const std::uint64_t end = samples->size() * (job->rank() + 1) / job->workers();
+  const Share share = share_of(samples->size(), job->rank(), job->workers());
+  const std::uint64_t end = share.end;
   std::vector<std::uint64_t> indices;
   torch::Tensor rows;
-  for (std::uint64_t first = samples->size() * job->rank() / job->workers(); first < end; first += kBatch) {
+  for (std::uint64_t first = share.first; first < end; first += kBatch) {
     indices.resize(std::min(kBatch, end - first));
     std::iota(indices.begin(), indices.end(), first);
     rows = prediction.of(trained.model, read_samples(*samples, indices, trained.device));

@@ -59,7 +59,7 @@ TEST(PublishedGpt2, LoadedStrictlyAndByPrefix_GivesTheSameOutputs) {
   const torch::Tensor wanted = outputs_of(original, 12);
   for (const auto& [file, prefix] : {std::pair("plain.safetensors", ""), std::pair("prefixed.safetensors", ""),
                                      std::pair("prefixed.safetensors", "transformer.")}) {
-    const models::Gpt loaded = make_gpt(2);
+    models::Gpt loaded = make_gpt(2);
     EXPECT_FALSE(torch::equal(outputs_of(loaded, 12), wanted));
     const LoadReport report = load_model(*loaded, folder / file, {.prefix = prefix});
     EXPECT_EQ(report.loaded, report.of) << file;
@@ -71,10 +71,10 @@ TEST(PublishedGpt2, ShorterContext_TakesTheFirstPositions) {
   const TempFolder folder;
   const models::Gpt original = make_gpt(1);
   write_as_published(original, folder / "m.safetensors", "transformer.");
-  const models::Gpt shorter = make_gpt(2, /*context=*/5);
+  models::Gpt shorter = make_gpt(2, /*context=*/5);
   load_model(*shorter, folder / "m.safetensors");
   EXPECT_TRUE(torch::equal(outputs_of(shorter, 5), outputs_of(original, 5)));
-  const models::Gpt longer = make_gpt(2, /*context=*/20);
+  models::Gpt longer = make_gpt(2, /*context=*/20);
   EXPECT_FAILS(load_model(*longer, folder / "m.safetensors"), InvalidArgument, "'wpe.weight' is Float [12, 8]");
 }
 

@@ -71,7 +71,7 @@ TEST_F(TrainMain, IsResumedAndUsedByTheCommandThroughItsProgram) {
 }
 
 TEST_F(TrainMain, NamesAreCheckedBeforeAnythingStarts) {
-  const Outcome model = train({"--model", "our", "--out", "run"});
+  const Outcome model = own_model({"--model", "our", "--data", "rings", "--out", "run"});
   EXPECT_EQ(model.status, 2);
   EXPECT_THAT(model.err, AllOf(HasSubstr("there is no model 'our'"), HasSubstr("did you mean 'ours'?")));
   const Outcome task = train({"--task", "cautius", "--out", "run"});
