@@ -150,7 +150,8 @@ void add_plan(CLI::App& app, Action& action) {
   add_number(*command, "--top", flags->top, "rows of the table", {.least = 1, .most = 1000})->capture_default_str();
   command->add_flag("--json", flags->json, "one JSON object");
   command->add_option("--svg", flags->svg, "write the pipeline's picture to this file");
-  command->add_option("--csv", flags->csv, "write the schedule to this file");
+  command->add_option("--csv", flags->csv, "write the schedule to this file: a row per rank, 0F0,0F1,0B0");
+  command->add_flag("--messages", flags->messages, "with --csv: also what ranks send each other");
   command->callback([command, flags, &action] {
     const bool drawing = flags->stages || !flags->schedule_file.empty();
     if (!drawing && flags->model.empty()) {
@@ -158,6 +159,7 @@ void add_plan(CLI::App& app, Action& action) {
           "'trireme plan' needs --model to plan, or --stages to draw a schedule; see trireme plan --help");
     }
     check_mode(*command, drawing);
+    if (flags->messages && flags->csv.empty()) fail<InvalidArgument>("--messages needs --csv FILE to write them to");
     action = [flags, drawing] {
       const PlanAnswer answer = drawing ? answer_schedule(*flags) : answer_plan(*flags);
       std::fputs(answer.text.c_str(), stdout);

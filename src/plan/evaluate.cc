@@ -39,6 +39,17 @@ double duration(const StageTimes& times, ActionKind kind) {
   }
 }
 
+/// What follows from the ranks.
+void summarize(Evaluation& result) {
+  double busy = 0;
+  for (const RankUse& rank : result.ranks) {
+    result.makespan = std::max(result.makespan, rank.last);
+    busy += rank.busy;
+  }
+  const double all = result.makespan * static_cast<double>(result.ranks.size());
+  result.bubble = all > 0 ? 1 - busy / all : 0;
+}
+
 /// The number of micro-batches that go through all chunks together: see `make_schedule`.
 std::uint32_t first_group(const ScheduleShape& shape) {
   const std::uint32_t groups = std::max(1u, shape.micro_batches / shape.ranks);
@@ -88,13 +99,31 @@ Evaluation evaluate(const Schedule& schedule, std::span<const StageTimes> stages
     }
   };
   if (!walk.run(visit)) fail<InvalidArgument>("schedule '{}' deadlocks: check_schedule says where", schedule.name);
-  double busy = 0;
-  for (const RankUse& rank : result.ranks) {
-    result.makespan = std::max(result.makespan, rank.last);
-    busy += rank.busy;
+  summarize(result);
+  return result;
+}
+
+Evaluation evaluate_long(const ScheduleShape& shape, std::span<const StageTimes> stages, double message) {
+  constexpr std::uint32_t kEnough = 6;  // micro-batches per rank
+  constexpr std::uint32_t kFewer = 4;
+  if (shape.micro_batches <= kEnough * shape.ranks) return evaluate(make_schedule(shape), stages, message);
+  ScheduleShape shorter = shape;
+  shorter.micro_batches = kFewer * shape.ranks;
+  const double before = evaluate(make_schedule(shorter), stages, message).makespan;
+  shorter.micro_batches = kEnough * shape.ranks;
+  Evaluation result = evaluate(make_schedule(shorter), stages, message);
+  const double each = (result.makespan - before) / ((kEnough - kFewer) * shape.ranks);
+  const double more = shape.micro_batches - shorter.micro_batches;
+  const double times = static_cast<double>(shape.micro_batches) / shorter.micro_batches;
+  for (RankUse& rank : result.ranks) {
+    rank.last += more * each;
+    rank.busy *= times;
+    if (shape.kind != ScheduleKind::kGpipe) continue;  // the others hold no more than they do now
+    rank.peak_activations = shape.micro_batches;
+    rank.peak_bytes *= times;
   }
-  const double all = result.makespan * static_cast<double>(result.ranks.size());
-  result.bubble = all > 0 ? 1 - busy / all : 0;
+  result.actions.clear();
+  summarize(result);
   return result;
 }
 

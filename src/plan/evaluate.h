@@ -52,6 +52,10 @@ struct Evaluation {
 /// numbers of stages agree and all times are finite and not negative, or if the schedule deadlocks.
 Evaluation evaluate(const Schedule& schedule, std::span<const StageTimes> stages, double message = 0);
 
+/// Returns what `evaluate` would for a schedule of this shape, to within half a percent and without `actions`, but runs
+/// at most 6 micro-batches per rank: beyond, a pipeline is in its steady state, and each one adds as much as the last.
+Evaluation evaluate_long(const ScheduleShape& shape, std::span<const StageTimes> stages, double message = 0);
+
 /// The share of bubble that theory gives for equal stages, T_F = T_I = T_W and free messages; nullopt where we know no
 /// formula (zb-h1 with fewer micro-batches than ranks p, zb-v with fewer than 2p-1).
 std::optional<double> bubble_formula(const ScheduleShape& shape);

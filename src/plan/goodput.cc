@@ -153,19 +153,20 @@ Goodput simulate(const FailureModel& model) {
 
 double slow_step_seconds(const Arrangement& arrangement, const Prediction& prediction, double factor) {
   std::vector<StageTimes> times = prediction.stage_times;
-  const Schedule schedule = make_schedule(arrangement.schedule_shape());
-  std::vector<double> work(schedule.ranks.size(), 0);
-  for (std::uint32_t stage = 0; stage < schedule.stages(); ++stage) {
-    work[schedule.rank_of_stage[stage]] += times[stage].forward + times[stage].backward();
+  const ScheduleShape shape = arrangement.schedule_shape();
+  const std::vector<Rank> ranks = make_schedule({shape.kind, shape.ranks, 1, shape.chunks}).rank_of_stage;
+  std::vector<double> work(shape.ranks, 0);
+  for (std::size_t stage = 0; stage < ranks.size(); ++stage) {
+    work[ranks[stage]] += times[stage].forward + times[stage].backward();
   }
   const auto busiest = static_cast<Rank>(std::ranges::max_element(work) - work.begin());
-  for (std::uint32_t stage = 0; stage < schedule.stages(); ++stage) {
-    if (schedule.rank_of_stage[stage] != busiest) continue;
+  for (std::size_t stage = 0; stage < ranks.size(); ++stage) {
+    if (ranks[stage] != busiest) continue;
     times[stage].forward *= factor;
     times[stage].backward_input *= factor;
     times[stage].backward_weight *= factor;
   }
-  const double slow = evaluate(schedule, times, prediction.message_seconds).makespan;
+  const double slow = evaluate_long(shape, times, prediction.message_seconds).makespan;
   return prediction.step_seconds + slow - prediction.pipeline_seconds;
 }
 

@@ -14,7 +14,6 @@ namespace {
 
 constexpr double kAsGood = 1.02;  // a step this much longer is no reason for a less simple arrangement
 constexpr std::uint32_t kMostTriedChunks = 4;
-constexpr std::uint64_t kMostTriedMicroBatches = 16;  // per stage of the pipeline: beyond, the bubble is gone
 
 std::vector<std::uint32_t> divisors(std::uint64_t number) {
   std::vector<std::uint32_t> all;
@@ -46,7 +45,7 @@ std::vector<std::pair<ScheduleKind, std::uint32_t>> schedules(const PlanRequest&
   std::vector<std::pair<ScheduleKind, std::uint32_t>> all;
   if (pipe == 1 && !request.schedule) return {{ScheduleKind::k1F1B, 1}};  // without a pipeline they are all the same
   for (const ScheduleKind kind : kScheduleKinds) {
-    if (request.schedule && kind != *request.schedule) continue;
+    if (request.schedule ? kind != *request.schedule : kind == ScheduleKind::kGpipe) continue;  // 1f1b holds less
     std::uint32_t chunks = request.chunks.value_or(usual_chunks(kind));
     all.emplace_back(kind, chunks);
     if (kind != ScheduleKind::kInterleaved || request.chunks) continue;
@@ -55,12 +54,17 @@ std::vector<std::pair<ScheduleKind, std::uint32_t>> schedules(const PlanRequest&
   return all;
 }
 
+/// Of the numbers that divide the samples of a data rank: 1, and from half the pipeline's ranks on up to all samples,
+/// each about twice the one before.
 std::vector<std::uint32_t> micro_batches(const PlanRequest& request, const Mesh& mesh) {
   if (request.micro_batches) return {*request.micro_batches};
   if (request.workload.batch % mesh.data != 0) return {};
+  const std::uint64_t samples = request.workload.batch / mesh.data;
   std::vector<std::uint32_t> all;
-  for (const std::uint32_t count : divisors(request.workload.batch / mesh.data)) {
-    if (count <= kMostTriedMicroBatches * std::max(mesh.pipe, 4u) && count <= kMostMicroBatches) all.push_back(count);
+  for (const std::uint32_t count : divisors(samples)) {
+    if (count > kMostMicroBatches) break;
+    if (count > 1 && 2 * count < mesh.pipe) continue;
+    if (all.empty() || count >= 2 * all.back() || count == samples) all.push_back(count);
   }
   return all;
 }

@@ -35,12 +35,13 @@ class Predictor {
     cut_stages();
     place();
     time_stages();
-    const Schedule schedule = make_schedule(arrangement_.schedule_shape());
-    const Evaluation evaluation = evaluate(schedule, result_.stage_times, result_.message_seconds);
+    const ScheduleShape shape = arrangement_.schedule_shape();
+    const Evaluation evaluation = evaluate_long(shape, result_.stage_times, result_.message_seconds);
+    rank_of_stage_ = make_schedule({shape.kind, shape.ranks, 1, shape.chunks}).rank_of_stage;
     result_.pipeline_seconds = evaluation.makespan;
     result_.bubble = evaluation.bubble;
-    count_memory(schedule, evaluation);
-    finish_step(schedule, evaluation);
+    count_memory(evaluation);
+    finish_step(evaluation);
     const double useful = 3 * workload_.model.forward_flops() * static_cast<double>(workload_.batch);
     result_.efficiency = useful / (hardware_.flops * hardware_.workers * result_.step_seconds);
     return std::move(result_);
@@ -151,7 +152,7 @@ class Predictor {
     result_.message_seconds = mesh_.pipe > 1 ? link.seconds(message_bytes()) : 0;
   }
 
-  void count_memory(const Schedule& schedule, const Evaluation& evaluation) {
+  void count_memory(const Evaluation& evaluation) {
     const StateOptions options{.precision = workload_.precision,
                                .optimizer_values = workload_.optimizer_values,
                                .zero = arrangement_.zero,
@@ -161,8 +162,8 @@ class Predictor {
       RankMemory memory{.activations = evaluation.ranks[rank].peak_bytes};
       double parameters = 0;
       double largest = 0;
-      for (std::uint32_t stage = 0; stage < schedule.stages(); ++stage) {
-        if (schedule.rank_of_stage[stage] != rank) continue;
+      for (std::size_t stage = 0; stage < stages_.size(); ++stage) {
+        if (rank_of_stage_[stage] != rank) continue;
         parameters += stages_[stage].parameters;
         largest = std::max(largest, stages_[stage].largest);
         memory.working = std::max(memory.working, stages_[stage].again_bytes);
@@ -175,14 +176,14 @@ class Predictor {
   }
 
   /// What follows the backward: gradients that are still on their way, weights that ZeRO gathers, the tied embedding.
-  void finish_step(const Schedule& schedule, const Evaluation& evaluation) {
+  void finish_step(const Evaluation& evaluation) {
     const Link& link = pipe_.within_host() ? hardware_.links.host : hardware_.links.network;
     for (Rank rank = 0; rank < mesh_.pipe; ++rank) {
       double parameters = 0;
       double backward = 0;
       double sums = 0;
-      for (std::uint32_t stage = 0; stage < schedule.stages(); ++stage) {
-        if (schedule.rank_of_stage[stage] != rank) continue;
+      for (std::size_t stage = 0; stage < stages_.size(); ++stage) {
+        if (rank_of_stage_[stage] != rank) continue;
         parameters += stages_[stage].parameters;
         backward += result_.stage_times[stage].backward();
         sums += all_reduce_seconds(hardware_.links, tensor_, stages_[stage].summed_forward) +
@@ -215,6 +216,7 @@ class Predictor {
   const Mesh& mesh_;
   const std::vector<PlacementChoice>& choices_;
   std::vector<StageCost> stages_;
+  std::vector<Rank> rank_of_stage_;
   GroupSpan data_;
   GroupSpan tensor_;
   GroupSpan pipe_;

@@ -106,7 +106,7 @@ TEST(PlanCommand, WritesAndReadsSchedules) {
   const std::string again = plan("--schedule-file " + csv).text;
   EXPECT_EQ(drawn.substr(drawn.find("rank 0"), drawn.find("time") - drawn.find("rank 0")),
             again.substr(again.find("rank 0"), again.find("time") - again.find("rank 0")));
-  plan(std::string(kXl) + "--mesh data=8,pipe=8 --csv " + csv);  // of a plan, with what the ranks send each other
+  plan(std::string(kXl) + "--mesh data=8,pipe=8 --messages --csv " + csv);  // of a plan
   EXPECT_THAT(read_file(csv), ::testing::HasSubstr("SEND_F"));
   EXPECT_NO_THROW(plan::schedule_from_csv(read_file(csv), "planned"));
 }
@@ -168,6 +168,7 @@ TEST(PlanCommand, WrongRequestsAreRefusedWithTheReason) {
                "below 1");
   EXPECT_FAILS(plan("--model gpt2 --workers 4 --memory 80gb --straggler 0.1"), InvalidArgument, "0.02:1.5");
   EXPECT_FAILS(plan("--model gpt2 --workers 4 --memory 8gb --mtbf 0"), InvalidArgument, "--mtbf 0", "above 0");
+  EXPECT_FAILS(plan("--stages 4 --schedule 1f1b --messages"), InvalidArgument, "--messages needs --csv");
   EXPECT_FAILS(plan("--stages 4"), InvalidArgument, "which schedule?");
   EXPECT_FAILS(plan("--stages 4 --schedule zbv"), InvalidArgument, "did you mean 'zb-v'?");
   EXPECT_FAILS(plan("--stages 4 --schedule 1f1b --memory 8gb"), InvalidArgument, "--memory belongs to");

@@ -65,6 +65,24 @@ TEST(Evaluate, BytesAreHeldFromForwardToTheLastGradient) {
   EXPECT_DOUBLE_EQ(result.ranks[1].peak_bytes, 7);
 }
 
+TEST(Evaluate, OfManyMicroBatchesContinuesTheSteadyState) {
+  for (const ScheduleKind kind : kScheduleKinds) {
+    for (const auto& [ranks, micro_batches] : {std::pair{1u, 64u}, std::pair{3u, 21u}, std::pair{3u, 120u},
+                                               std::pair{4u, 64u}, std::pair{8u, 96u}, std::pair{16u, 128u}}) {
+      const ScheduleShape shape{kind, ranks, micro_batches, usual_chunks(kind)};
+      std::vector<StageTimes> stages;
+      for (std::uint32_t i = 0; i < ranks * shape.chunks; ++i) stages.push_back({1 + 0.5 * (i % 2), 2, 1.25, 3});
+      const Evaluation run = evaluate(make_schedule(shape), stages, 0.5);
+      const Evaluation continued = evaluate_long(shape, stages, 0.5);
+      EXPECT_NEAR(continued.makespan, run.makespan, 0.005 * run.makespan)
+          << name_of(kind) << " " << ranks << " " << micro_batches;
+      EXPECT_NEAR(continued.bubble, run.bubble, 0.005);
+      EXPECT_EQ(continued.peak_activations(), run.peak_activations());
+      EXPECT_NEAR(continued.ranks[0].peak_bytes, run.ranks[0].peak_bytes, 1e-9);
+    }
+  }
+}
+
 TEST(Evaluate, RefusesTimesThatMakeNoSense) {
   const Schedule schedule = make_schedule({ScheduleKind::k1F1B, 2, 2});
   const std::vector<StageTimes> three(3);

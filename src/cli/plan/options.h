@@ -47,6 +47,7 @@ struct PlanFlags {
   bool json = false;
   std::string svg;
   std::string csv;
+  bool messages = false;
 };
 
 /// What a command prints, and its exit status.

@@ -168,7 +168,9 @@ void write_pictures(const PlanFlags& flags, const plan::Candidate& best) {
                           flags.svg.empty() ? "--csv" : "--svg");
   }
   const plan::Schedule schedule = plan::make_schedule(best.arrangement.schedule_shape());
-  if (!flags.csv.empty()) write_text(flags.csv, plan::to_csv(plan::with_messages(schedule)));
+  if (!flags.csv.empty()) {
+    write_text(flags.csv, plan::to_csv(flags.messages ? plan::with_messages(schedule) : schedule));
+  }
   if (flags.svg.empty()) return;
   const auto& [arrangement, prediction, fits] = best;
   write_text(flags.svg,

@@ -45,6 +45,12 @@ plan::StageTimes times_of(const PlanFlags& flags) {
   return {.forward = times[0], .backward_input = times[1], .backward_weight = times[2]};
 }
 
+bool has_messages(const plan::Schedule& schedule) {
+  return std::ranges::any_of(schedule.ranks, [](const std::vector<plan::Action>& actions) {
+    return std::ranges::any_of(actions, [](const plan::Action& action) { return plan::is_message(action.kind); });
+  });
+}
+
 std::string figures(const Drawn& what, const plan::Evaluation& result, const PlanFlags& flags) {
   const plan::Schedule& schedule = what.schedule;
   const double chunks = static_cast<double>(schedule.stages()) / static_cast<double>(schedule.ranks.size());
@@ -89,7 +95,10 @@ PlanAnswer answer_schedule(const PlanFlags& flags) {
   const plan::StageTimes times = times_of(flags);
   const plan::Evaluation result = plan::evaluate(schedule, std::span(&times, 1), flags.message);
   if (!flags.svg.empty()) write_text(flags.svg, plan::svg_picture(schedule, result));
-  if (!flags.csv.empty()) write_text(flags.csv, plan::to_csv(schedule));
+  if (!flags.csv.empty()) {
+    const bool add = flags.messages && !has_messages(schedule);
+    write_text(flags.csv, plan::to_csv(add ? plan::with_messages(schedule) : schedule));
+  }
   if (flags.json) return {schedule_json(what, result), 0};
   std::string text = fmt::format("{}: {} stages on {} ranks, {} micro-batches\n\n", schedule.name, schedule.stages(),
                                  schedule.ranks.size(), schedule.micro_batches);
