@@ -22,7 +22,8 @@ template <typename Number>
 Number parse_number(std::string_view whole, std::string_view text) {
   Number number{};
   const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (problem != std::errc() || end != text.data() + text.size()) refuse_pruning(whole, fmt::format("'{}' is no number", text));
+  if (problem != std::errc() || end != text.data() + text.size())
+    refuse_pruning(whole, fmt::format("'{}' is no number", text));
   return number;
 }
 

@@ -112,7 +112,8 @@ TEST(ClippedChunk, WhatCannotBeIsRefused) {
   EXPECT_FAILS(clipped.apply(0, 0, 1), InvalidArgument, "has not been weighed");
   EXPECT_FAILS(clipped.apply(0, 7, 1), InvalidArgument, "has not been pushed");
   EXPECT_FAILS(clipped.apply(2, 0, 1), InvalidArgument, "worker 2");
-  for (const double factor : {0.0, -1.0, 1.5, double{NAN}}) EXPECT_FAILS(clipped.apply(0, 0, factor), InvalidArgument, "times");
+  for (const double factor : {0.0, -1.0, 1.5, double{NAN}})
+    EXPECT_FAILS(clipped.apply(0, 0, factor), InvalidArgument, "times");
 }
 
 }  // namespace
