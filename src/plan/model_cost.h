@@ -45,8 +45,8 @@ struct ModelCost {
 /// The models that can be planned, in alphabetical order.
 const std::vector<std::string>& planned_models();
 
-/// Returns the cost of a model from its shapes alone: no LibTorch, no tensor. Parameter counts are exact (a test
-/// compares them with the modules); kept elements are the tensors that autograd saves, without dropout. Throws
+/// Returns the cost of a model from its shapes alone: no LibTorch, no tensor. Parameter counts are exact, and kept
+/// elements are the tensors that autograd saves, without dropout: tests compare both with the modules. Throws
 /// InvalidArgument with the models there are if it knows none of this name, or if the input does not fit the model.
 ModelCost model_cost(std::string_view name, const ModelInput& input = {});
 
