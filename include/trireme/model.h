@@ -89,11 +89,11 @@ void register_model(const std::string& name, MakeModel make);
 /// Returns the names of the networks that come with Trireme, and of those registered.
 std::vector<std::string> model_names();
 
-/// Builds the network `name`; settings of one that comes with Trireme stand behind a colon: `gpt-tiny:layers=4,dropout=0.1`
-/// (GPTs: layers, heads, width, dropout; vit-tiny: layers, heads, width, patch; mlp, lstm, wide-deep: layers, width;
-/// ResNets: width). Or loads the one of TorchScript in a file whose name ends with .pt. Initial parameters
-/// come from torch's random generator: seed it first. Throws InvalidArgument if there is no such network, or the
-/// samples do not fit it.
+/// Builds the network `name`; settings of one that comes with Trireme stand behind a colon:
+/// `gpt-tiny:layers=4,dropout=0.1` (GPTs: layers, heads, width, dropout; vit-tiny: layers, heads, width, patch; mlp,
+/// lstm, wide-deep: layers, width; ResNets: width). Or loads the one of TorchScript in a file whose name ends with .pt.
+/// Initial parameters come from torch's random generator: seed it first. Throws InvalidArgument if there is no such
+/// network, or the samples do not fit it.
 Model make_model(const std::string& name, const data::Schema& samples, std::int64_t outputs);
 
 /// Loads a network of TorchScript, which torch.jit.script or torch.jit.trace in Python made and torch.jit.save wrote:

@@ -149,8 +149,8 @@ struct TrainOptions {
   double clip_norm = 0;  ///< the mean gradient of an update is scaled down to this norm; 0 = off
   std::vector<optim::ParameterGroup> groups = {};  ///< parameters with rates and decay of their own, or frozen; of
                                                    ///< several that match the first counts
-  optim::PruneOptions prune = {};          ///< if its sparsity is not 0
-  Precision precision = Precision::kFp32;  ///< of forward and backward; parameters and sums stay float32
+  optim::PruneOptions prune = {};                  ///< if its sparsity is not 0
+  Precision precision = Precision::kFp32;          ///< of forward and backward; parameters and sums stay float32
 
   cluster::StrategyChoice strategy = {};  ///< how gradients become an update, and where parameters live
   ps::Consistency consistency = {};       ///< of strategy ps

@@ -71,7 +71,8 @@ void tell_result(const launch::JobOutcome& outcome, const observe::RunFolder& fo
     fmt::print("{:.0f} % of the time went into waiting for samples: the data is slower than the model\n",
                100 * number("input_share"));
   }
-  if (result.contains("sparsity")) fmt::print("pruned: {:.1f} % of the parameters are zero\n", 100 * number("sparsity"));
+  if (result.contains("sparsity"))
+    fmt::print("pruned: {:.1f} % of the parameters are zero\n", 100 * number("sparsity"));
   if (result.contains("stopped_because")) fmt::print("stopped: {}\n", result.value("stopped_because", ""));
   fmt::print("\nthe run is in {}\n", out);
   fmt::print("  model.safetensors   the final parameters: trireme eval {}, trireme predict {}\n", out, out);

@@ -68,22 +68,14 @@ TrainFlags flags_in(const std::string& config) {
 }
 
 void to_json(nlohmann::json& json, const ModelUse& use) {
-  json = {{"flags", use.flags},
-          {"schema", use.schema},
-          {"task", use.task},
-          {"weights", use.weights},
-          {"encoding", use.encoding},
-          {"data", use.data},
-          {"part", use.part},
-          {"out", use.out},
-          {"npy", use.npy},
-          {"probabilities", use.probabilities},
-          {"prompt", use.prompt},
-          {"tokenizer", use.tokenizer},
-          {"tokens", use.tokens},
-          {"temperature", use.temperature},
-          {"top_k", use.top_k},
-          {"seed", use.seed}};
+  json = {{"flags", use.flags},       {"schema", use.schema},
+          {"task", use.task},         {"weights", use.weights},
+          {"encoding", use.encoding}, {"data", use.data},
+          {"part", use.part},         {"out", use.out},
+          {"npy", use.npy},           {"probabilities", use.probabilities},
+          {"prompt", use.prompt},     {"tokenizer", use.tokenizer},
+          {"tokens", use.tokens},     {"temperature", use.temperature},
+          {"top_k", use.top_k},       {"seed", use.seed}};
 }
 
 void from_json(const nlohmann::json& json, ModelUse& use) {

@@ -20,12 +20,12 @@ struct ModelUse {
   TrainFlags flags = {};     ///< of the run; --data is what it was trained on, --model where the network is now
   data::Schema schema = {};  ///< of the samples that the model was made for
   std::string task = {};
-  std::string weights = {};  ///< a .safetensors file, or the folder of a checkpoint
+  std::string weights = {};   ///< a .safetensors file, or the folder of a checkpoint
   std::string encoding = {};  ///< of the data that the model was trained on: data::Encoding, as JSON
-  std::string data = {};     ///< samples to use it on; empty = the run's own
-  std::string part = {};     ///< of these: train, test or all
-  std::string out = {};      ///< predict: the folder for the parts of the result
-  bool npy = false;          ///< as numbers, not text
+  std::string data = {};      ///< samples to use it on; empty = the run's own
+  std::string part = {};      ///< of these: train, test or all
+  std::string out = {};       ///< predict: the folder for the parts of the result
+  bool npy = false;           ///< as numbers, not text
   bool probabilities = false;
   std::string prompt = {};     ///< generate: "-" = standard input
   std::string tokenizer = {};  ///< empty = tokens are bytes
@@ -43,7 +43,8 @@ void from_json(const nlohmann::json& json, ModelUse& use);
 /// InvalidArgument that says what there is, Corrupt.
 ModelUse open_trained(const observe::RunFolder& folder, const std::string& checkpoint);
 
-/// Loads the samples that `use` names: all of a file by the encoding of the data that the model was trained on. Throws as load_data.
+/// Loads the samples that `use` names: all of a file by the encoding of the data that the model was trained on. Throws
+/// as load_data.
 data::DatasetPtr load_samples(const ModelUse& use);
 
 }  // namespace trireme::cli

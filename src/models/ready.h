@@ -12,8 +12,7 @@
 namespace trireme::models {
 
 /// Makes a network of this name, with the settings that were given: see MakeModel.
-using MakeReady =
-    std::function<Model(const Settings& settings, const data::Schema& samples, std::int64_t outputs)>;
+using MakeReady = std::function<Model(const Settings& settings, const data::Schema& samples, std::int64_t outputs)>;
 
 struct ReadyModel {
   MakeReady make;

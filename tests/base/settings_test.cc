@@ -23,7 +23,8 @@ TEST(Settings, WhatIsWrongIsNamed) {
   EXPECT_FAILS(Settings::parse("gpt:layers"), InvalidArgument, "'layers'");
   EXPECT_FAILS(Settings::parse("gpt:layers=x"), InvalidArgument, "'layers=x'");
   EXPECT_FAILS(Settings::parse("gpt:layers=nan"), InvalidArgument, "'layers=nan'");
-  EXPECT_FAILS(Settings::parse("gpt:layer=1").check_keys({"layers", "width"}), InvalidArgument, "did you mean 'layers'");
+  EXPECT_FAILS(Settings::parse("gpt:layer=1").check_keys({"layers", "width"}), InvalidArgument,
+               "did you mean 'layers'");
   EXPECT_FAILS(Settings::parse("lenet:a=1").check_keys({}), InvalidArgument, "no settings");
   EXPECT_FAILS(Settings::parse("gpt:layers=1.5").count("layers", 1), InvalidArgument, "layers=1.5");
   EXPECT_FAILS(Settings::parse("gpt:layers=0").count("layers", 1), InvalidArgument, "layers=0");

@@ -47,7 +47,9 @@ std::vector<TaskCase> cases() {
        {"--data", "TABLE", "--target", "big,odd,far", "--ignore", "size", "--task", "multi-label", "--model",
         "wide-deep"},
        "exact_accuracy"},
-      {"Regression", {"--data", "TABLE", "--target", "size", "--ignore", "big,odd,far", "--model", "wide-deep"}, "rmse"},
+      {"Regression",
+       {"--data", "TABLE", "--target", "size", "--ignore", "big,odd,far", "--model", "wide-deep"},
+       "rmse"},
       {"LanguageModel", {"--data", "TEXT", "--length", "32", "--model", "gpt-tiny:dropout=0.1"}, "bits_per_token"},
       {"Autoencoder", {"--data-dir", "IMAGES", "--task", "autoencoder", "--model", "mlp"}, "rmse"},
   };
@@ -71,8 +73,8 @@ class Tasks : public ::testing::TestWithParam<TaskCase> {
 
   nlohmann::json train(const Flags& flags, const std::string& steps = "10") {
     const Outcome outcome =
-        run_trireme(folder_, join(join({"train", "--json", "--lanes", "4", "--steps", steps, "--batch", "16", "--threads",
-                                        "1", "--schedule", "constant", "--clip-norm", "1", "--ema", "0.5"},
+        run_trireme(folder_, join(join({"train", "--json", "--lanes", "4", "--steps", steps, "--batch", "16",
+                                        "--threads", "1", "--schedule", "constant", "--clip-norm", "1", "--ema", "0.5"},
                                        data_),
                                   flags));
     EXPECT_EQ(outcome.status, 0) << outcome.out << outcome.err;
@@ -95,8 +97,8 @@ TEST_P(Tasks, TrainsUnderEveryStrategyWithTheSameBitsWherePromised) {
     EXPECT_EQ(result.value("state_sha256", ""), alone.value("state_sha256", "?")) << flags[1];
     EXPECT_EQ(result.value("test_" + GetParam().metric, -1.0), alone.value("test_" + GetParam().metric, -2.0));
   }
-  for (const Flags& flags : {Flags{"--consistency", "ssp:2"}, Flags{"--consistency", "asp"},
-                             Flags{"--strategy", "local-sgd:3"}}) {
+  for (const Flags& flags :
+       {Flags{"--consistency", "ssp:2"}, Flags{"--consistency", "asp"}, Flags{"--strategy", "local-sgd:3"}}) {
     EXPECT_EQ(train(join(flags, {"-w", "2"})).value("steps", 0), 10) << flags[1];
   }
 }
