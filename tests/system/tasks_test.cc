@@ -112,7 +112,7 @@ TEST_P(Tasks, AResumedRunHasTheBitsOfOneThatWasNeverStopped) {
   EXPECT_EQ(resumed.json().value("state_sha256", ""), whole);
 }
 
-INSTANTIATE_TEST_SUITE_P(Ready, Tasks, ::testing::ValuesIn(cases()), [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Ready, Tasks, ::testing::ValuesIn(cases()), [](const auto& one) { return one.param.name; });
 
 }  // namespace
 }  // namespace trireme::system_test
