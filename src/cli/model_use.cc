@@ -38,8 +38,8 @@ ModelUse open_model(const UseFlags& flags) {
   check_device("--device", flags.device);
   ModelUse use = open_trained(observe::RunFolder::open(flags.run), flags.checkpoint);
   use.flags.device = flags.device;
-  use.flags.threads =
-      flags.threads > 0 ? flags.threads : static_cast<int>(std::max(1u, available_cores() / flags.workers));
+  // Not by the number of workers, on which no bit of the result depends.
+  use.flags.threads = flags.threads > 0 ? flags.threads : threads_per_worker(std::max(1u, use.flags.lanes));
   return use;
 }
 

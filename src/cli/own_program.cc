@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 
 #include <fmt/ranges.h>
@@ -23,6 +24,13 @@ std::string program_in(const std::filesystem::path& file) {
   }
 }
 
+/// A program of one's own finds the command beside it or in PATH, where this one need not be.
+void offer_this_command() {
+  const char* const search = std::getenv("PATH");
+  const std::string folder = std::filesystem::read_symlink("/proc/self/exe").parent_path().string();
+  ::setenv("PATH", fmt::format("{}{}{}", search == nullptr ? "" : search, search == nullptr ? "" : ":", folder).c_str(), 1);
+}
+
 }  // namespace
 
 Action hand_over(const std::filesystem::path& run, const WorkerProgram& self, const std::vector<std::string>& words) {
@@ -38,7 +46,10 @@ Action hand_over(const std::filesystem::path& run, const WorkerProgram& self, co
   }
   std::vector<std::string> argv{program};
   argv.insert(argv.end(), words.begin(), words.end());
-  return [argv]() -> int { become(argv); };
+  return [argv]() -> int {
+    offer_this_command();
+    become(argv);
+  };
 }
 
 void become(const std::vector<std::string>& words) {

@@ -338,7 +338,13 @@ data::Opened load_data(const TrainFlags& flags) {
         "--data {} is in no folder of --data-dir {}: give its name in these folders, or leave --data-dir out",
         flags.data, flags.data_dir);
   }
-  return data::open(flags.data, options);
+  try {
+    return data::open(flags.data, options);
+  } catch (const InvalidArgument& problem) {
+    const std::string meant = did_you_mean(flags.data, data_names());  // data::open knows only its own names
+    if (meant.empty()) throw;
+    fail<InvalidArgument>("there is no data set '{}'{}", flags.data, meant);
+  }
 }
 
 Slow parse_slow(const std::string& text) {

@@ -116,7 +116,9 @@ data::DatasetPtr load_samples(const ModelUse& use) {
   TrainFlags flags = use.flags;
   if (!use.data.empty()) flags.data = use.data;
   if (!use.data.empty() && use.part == "all" && !own_data(use.data)) {
-    return data::open_like(use.data, data::Encoding::parse(use.encoding), open_options(use.flags));
+    data::OpenOptions options = open_options(use.flags);
+    if (std::filesystem::exists(use.data)) options.folders.reset();  // those are of the data it was trained on
+    return data::open_like(use.data, data::Encoding::parse(use.encoding), options);
   }
   const data::Split split = load_data(flags).split;
   if (use.part == "train") return split.train;

@@ -280,6 +280,10 @@ class Trainer::Run final : public TrainControl {
     for (const NamedSet& set : sets_) {
       last_evaluations_.push_back(evaluate_set(model_, set, options_, together ? &job_.ranks() : nullptr));
     }
+    if (together && options_.strategy.uses_servers()) {  // in the next view nobody needs them until all evaluate again
+      job_.ranks().run(collective::barrier());
+      job_.release_ranks();
+    }
     if (!job_.chief()) return;
     const bool again = evaluated_at_ == step;  // the end is repeated if somebody dies in it
     evaluated_at_ = step;

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/exact_sum.h"
+#include "net/buffer_pool.h"
 #include "ps/chunk.h"
 #include "tests/support/expect_fails.h"
 
@@ -46,7 +47,7 @@ struct ClippedChunk {
     return answer;
   }
 
-  ChunkPolicy policy{.update = {}, .consistency = {}, .lanes = 2, .clips = true, .pool = nullptr};
+  ChunkPolicy policy{.update = {}, .consistency = {}, .lanes = 2, .clips = true, .pool = std::make_shared<net::BufferPool>()};
   View view = 1;
   std::deque<std::vector<float>> gradients;
   std::vector<float> parameters = {10, 10};

@@ -35,7 +35,7 @@ class ServerCheckpoint : public ::testing::Test {
               "--threads",
               "1",
               "--step-ms",
-              "20",
+              "100",
               "--steps",
               "45",
               "--servers",
@@ -129,7 +129,7 @@ TEST_F(ServerCheckpoint, ChiefWritesForServersWithoutAFolder) {
                               .threads = 1,
                               .checkpoint_every = "10",
                               .keep_checkpoints = 0,
-                              .step_ms = 20};
+                              .step_ms = 100};
   Program worker(folder_, {TRIREME_BINARY_DIR "/trireme-worker", nlohmann::json(flags).dump()},
                  {{"TRIREME_ROLE", "worker"},
                   {"TRIREME_WORKERS", "1"},

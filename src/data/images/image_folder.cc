@@ -16,7 +16,7 @@ struct ImageFile {
   std::int64_t label = 0;
 };
 
-bool is_image(const std::filesystem::path& path) {
+bool is_image_file(const std::filesystem::path& path) {
   std::string kind = path.extension().string();
   std::ranges::transform(kind, kind.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return kind == ".png" || kind == ".jpg" || kind == ".jpeg";
@@ -48,7 +48,7 @@ std::vector<ImageFile> find_images(const std::filesystem::path& folder, const st
   for (std::size_t label = 0; label < classes.size(); ++label) {
     std::vector<std::filesystem::path> paths;
     for (const auto& entry : std::filesystem::recursive_directory_iterator(folder / classes[label])) {
-      if (entry.is_regular_file() && is_image(entry.path())) paths.push_back(entry.path());
+      if (entry.is_regular_file() && is_image_file(entry.path())) paths.push_back(entry.path());
     }
     std::ranges::sort(paths);
     for (std::filesystem::path& path : paths) {
