@@ -28,7 +28,8 @@ std::string program_in(const std::filesystem::path& file) {
 void offer_this_command() {
   const char* const search = std::getenv("PATH");
   const std::string folder = std::filesystem::read_symlink("/proc/self/exe").parent_path().string();
-  ::setenv("PATH", fmt::format("{}{}{}", search == nullptr ? "" : search, search == nullptr ? "" : ":", folder).c_str(), 1);
+  ::setenv("PATH", fmt::format("{}{}{}", search == nullptr ? "" : search, search == nullptr ? "" : ":", folder).c_str(),
+           1);
 }
 
 }  // namespace

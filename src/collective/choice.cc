@@ -8,9 +8,9 @@
 namespace trireme::collective {
 namespace {
 
-constexpr std::uint32_t kFewRanks = 8;         // up to here all ranks can send to all
-constexpr std::size_t kTreeBytes = 64u << 10;  // above this, bytes matter more than messages
-constexpr std::size_t kRingBytes = 4u << 20;   // above this, the ring's many steps do not matter
+constexpr std::uint32_t kFewRanks = 8;            // up to here all ranks can send to all
+constexpr std::size_t kTreeBytes = 64u << 10;     // above this, bytes matter more than messages
+constexpr std::size_t kRingFromBytes = 4u << 20;  // above this, the ring's many steps do not matter
 
 bool each_single_lane(std::span<const LaneRange> lanes) {
   for (const LaneRange& range : lanes) {
@@ -86,7 +86,7 @@ Choice choose_all_reduce(const Topology& topology, const ReduceOptions& options,
     if (bytes <= kTreeBytes && !few && rank_tree_is_lane_tree(lanes)) {
       return {Algorithm::kTree, "network, small, many ranks: few messages"};
     }
-    if (options.any_order && !few && bytes >= kRingBytes) {
+    if (options.any_order && !few && bytes >= kRingFromBytes) {
       return {Algorithm::kRing, "network, large, many ranks, any order allowed: neighbours only"};
     }
     return {Algorithm::kDirect, "network: two rounds, least traffic, in lane order"};

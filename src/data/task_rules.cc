@@ -15,7 +15,7 @@ bool is_float(const Field& field) {
          field.dtype == DType::kBF16;
 }
 
-const Field& only(const Schema& samples, Role role, const std::string& task, const char* what) {
+const Field& only(const Schema& samples, Role role, const char* task, const char* what) {
   const std::vector<std::size_t> fields = samples.with(role);
   if (fields.size() == 1) return samples[fields.front()];
   fail<InvalidArgument>("task {} needs one {} field, and these samples have {}: {}", task, what, fields.size(),

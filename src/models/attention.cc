@@ -29,4 +29,8 @@ torch::Tensor attention(const torch::Tensor& query, const torch::Tensor& key, co
 
 torch::Tensor tanh_gelu(const torch::Tensor& x) { return at::gelu(x, "tanh"); }
 
+torch::nn::LayerNorm layer_norm(std::int64_t width) {
+  return torch::nn::LayerNorm(torch::nn::LayerNormOptions({width}));
+}
+
 }  // namespace trireme::models

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <cstdint>
+
+#include <torch/nn/modules/normalization.h>
 #include <torch/types.h>
 
 namespace trireme::models {
@@ -16,5 +19,8 @@ inline torch::Tensor causal_attention(const torch::Tensor& query, const torch::T
 
 /// GELU in the form of GPT-2, by tanh.
 torch::Tensor tanh_gelu(const torch::Tensor& x);
+
+/// Normalises over the last dimension, of this width, and learns its scale and offset.
+torch::nn::LayerNorm layer_norm(std::int64_t width);
 
 }  // namespace trireme::models

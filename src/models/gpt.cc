@@ -23,10 +23,6 @@ class GroupImpl : public torch::nn::Module {
 };
 TORCH_MODULE(Group);
 
-torch::nn::LayerNorm layer_norm(std::int64_t width) {
-  return torch::nn::LayerNorm(torch::nn::LayerNormOptions({width}));
-}
-
 }  // namespace
 
 GptBlockImpl::GptBlockImpl(const GptOptions& options) : heads_(options.heads), dropout_(options.dropout) {

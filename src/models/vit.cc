@@ -6,13 +6,6 @@
 #include "models/attention.h"
 
 namespace trireme::models {
-namespace {
-
-torch::nn::LayerNorm layer_norm(std::int64_t width) {
-  return torch::nn::LayerNorm(torch::nn::LayerNormOptions({width}));
-}
-
-}  // namespace
 
 EncoderBlockImpl::EncoderBlockImpl(std::int64_t width, std::int64_t heads) : heads_(heads) {
   norm1_ = register_module("norm1", layer_norm(width));

@@ -21,7 +21,7 @@ namespace trireme::observe {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::json;
+using TimelineJson = nlohmann::json;
 
 constexpr std::uint64_t kMostSpans = 1'000'000;
 constexpr std::size_t kMostBuffered = 64u << 10;
@@ -59,16 +59,16 @@ AppendFile open_part(const fs::path& folder, std::string role, std::int64_t pid)
 // ---- Merging.
 
 /// The recording of one process: its first line, and the others as they are.
-struct Part {
-  Json process;
-  std::vector<Json> rows;
+struct ProcessPart {
+  TimelineJson process;
+  std::vector<TimelineJson> rows;
 };
 
-Part read_part(const fs::path& path) {
-  Part part;
+ProcessPart read_part(const fs::path& path) {
+  ProcessPart part;
   std::istringstream text(read_file(path));
   for (std::string line; std::getline(text, line);) {
-    Json row = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+    TimelineJson row = TimelineJson::parse(line, nullptr, /*allow_exceptions=*/false);
     if (!row.is_object()) continue;  // the machine died while it was written
     if (row.contains("process")) {
       part.process = std::move(row);
@@ -81,14 +81,14 @@ Part read_part(const fs::path& path) {
 
 /// In the order in which the display shows them: workers, then servers, each by number; of one slot the first one
 /// first.
-std::vector<Part> read_parts(const fs::path& folder) {
-  std::vector<Part> parts;
+std::vector<ProcessPart> read_parts(const fs::path& folder) {
+  std::vector<ProcessPart> parts;
   std::error_code error;  // no folder: nobody has recorded anything
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
     if (entry->path().extension() == ".jsonl") parts.push_back(read_part(entry->path()));
   }
-  std::erase_if(parts, [](const Part& part) { return part.process.is_null(); });
-  std::ranges::sort(parts, {}, [](const Part& part) {
+  std::erase_if(parts, [](const ProcessPart& part) { return part.process.is_null(); });
+  std::ranges::sort(parts, {}, [](const ProcessPart& part) {
     const std::string role = part.process.value("process", "");
     return std::tuple(role.starts_with("worker") ? 0 : 1, role.size(), role,
                       part.process.value("since", std::int64_t{0}));
@@ -99,9 +99,9 @@ std::vector<Part> read_parts(const fs::path& folder) {
 /// Makes Chrome's trace events of a part, which becomes process `number` of the display.
 class Events {
  public:
-  Events(Json& events, int number, std::int64_t offset) : events_(events), number_(number), offset_(offset) {}
+  Events(TimelineJson& events, int number, std::int64_t offset) : events_(events), number_(number), offset_(offset) {}
 
-  void add_names(const Part& part) {
+  void add_names(const ProcessPart& part) {
     const std::string role = part.process.value("process", "");
     add_name("process_name", 0, fmt::format("{} (pid {})", role, part.process.value("pid", std::int64_t{0})));
     events_.push_back({{"ph", "M"},
@@ -111,14 +111,14 @@ class Events {
                        {"args", {{"sort_index", number_}}}});
   }
 
-  void add_row(const Json& row) {
+  void add_row(const TimelineJson& row) {
     if (row.contains("thread")) return add_name("thread_name", row.at("tid"), row.at("thread"));
     if (!row.contains("name")) return;
-    Json event{{"name", row.at("name")},
-               {"pid", number_},
-               {"tid", row.at("tid")},
-               {"ts", microseconds(row.at("begin").get<std::int64_t>() + offset_)},
-               {"args", Json::object()}};
+    TimelineJson event{{"name", row.at("name")},
+                       {"pid", number_},
+                       {"tid", row.at("tid")},
+                       {"ts", microseconds(row.at("begin").get<std::int64_t>() + offset_)},
+                       {"args", TimelineJson::object()}};
     if (row.contains("step")) event["args"]["step"] = row.at("step");
     const auto duration = row.at("end").get<std::int64_t>() - row.at("begin").get<std::int64_t>();
     if (!row.contains("id")) {
@@ -138,11 +138,11 @@ class Events {
  private:
   static double microseconds(std::int64_t time) { return static_cast<double>(time) / 1000; }
 
-  void add_name(const char* what, const Json& thread, const Json& name) {
+  void add_name(const char* what, const TimelineJson& thread, const TimelineJson& name) {
     events_.push_back({{"ph", "M"}, {"name", what}, {"pid", number_}, {"tid", thread}, {"args", {{"name", name}}}});
   }
 
-  Json& events_;
+  TimelineJson& events_;
   const int number_;
   const std::int64_t offset_;
 };
@@ -151,11 +151,11 @@ class Events {
 
 Timeline::Timeline(const RunFolder& run, const std::string& role, std::int64_t pid)
     : file_(open_part(run.timeline_parts(), role, pid)) {
-  const Json first{{"process", role},
-                   {"pid", pid},
-                   {"boot", boot_id()},
-                   {"offset", clock_offset()},
-                   {"since", nanoseconds(std::chrono::system_clock::now().time_since_epoch())}};
+  const TimelineJson first{{"process", role},
+                           {"pid", pid},
+                           {"boot", boot_id()},
+                           {"offset", clock_offset()},
+                           {"since", nanoseconds(std::chrono::system_clock::now().time_since_epoch())}};
   file_.append(as_bytes(first.dump() + "\n"));
 }
 
@@ -174,10 +174,10 @@ void Timeline::add(const Span& span) {
   }
   ++spans_;
   name_thread(thread);
-  Json row{{"name", span.name},
-           {"tid", thread},
-           {"begin", nanoseconds(span.begin.time_since_epoch())},
-           {"end", nanoseconds(span.end.time_since_epoch())}};
+  TimelineJson row{{"name", span.name},
+                   {"tid", thread},
+                   {"begin", nanoseconds(span.begin.time_since_epoch())},
+                   {"end", nanoseconds(span.end.time_since_epoch())}};
   if (span.step) row["step"] = *span.step;
   if (span.overlaps) row["id"] = spans_;
   lines_ += row.dump() + "\n";
@@ -199,28 +199,28 @@ void Timeline::name_thread(std::int64_t thread) {
   if (!named_.try_emplace(thread, true).second) return;
   std::array<char, 16> name{};
   ::pthread_getname_np(::pthread_self(), name.data(), name.size());
-  lines_ += Json{{"tid", thread}, {"thread", thread == ::getpid() ? "main" : name.data()}}.dump() + "\n";
+  lines_ += TimelineJson{{"tid", thread}, {"thread", thread == ::getpid() ? "main" : name.data()}}.dump() + "\n";
 }
 
 void merge_timeline(const RunFolder& run) {
-  const std::vector<Part> parts = read_parts(run.timeline_parts());
+  const std::vector<ProcessPart> parts = read_parts(run.timeline_parts());
   if (parts.empty()) return;
-  Json events = Json::array();
+  TimelineJson events = TimelineJson::array();
   std::map<std::string, std::int64_t>
       offsets;  // by boot: one for all processes, else adjustments of the wall clock show
   std::uint64_t left_out = 0;
   int number = 0;
-  for (const Part& part : parts) {
+  for (const ProcessPart& part : parts) {
     const std::int64_t own = part.process.value("offset", std::int64_t{0});
     const std::int64_t offset = offsets.try_emplace(part.process.value("boot", ""), own).first->second;
     Events converter(events, ++number, offset);
     converter.add_names(part);
-    for (const Json& row : part.rows) {
+    for (const TimelineJson& row : part.rows) {
       converter.add_row(row);
       left_out += row.value("left_out", std::uint64_t{0});
     }
   }
-  const std::string text = Json{{"traceEvents", std::move(events)}, {"left_out", left_out}}.dump();
+  const std::string text = TimelineJson{{"traceEvents", std::move(events)}, {"left_out", left_out}}.dump();
   write_file_atomically(run.timeline(), as_bytes(text));
 }
 

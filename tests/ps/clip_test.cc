@@ -47,7 +47,8 @@ struct ClippedChunk {
     return answer;
   }
 
-  ChunkPolicy policy{.update = {}, .consistency = {}, .lanes = 2, .clips = true, .pool = std::make_shared<net::BufferPool>()};
+  ChunkPolicy policy{
+      .update = {}, .consistency = {}, .lanes = 2, .clips = true, .pool = std::make_shared<net::BufferPool>()};
   View view = 1;
   std::deque<std::vector<float>> gradients;
   std::vector<float> parameters = {10, 10};

@@ -96,7 +96,7 @@ TEST_F(ModelUse, WhatDoesNotFitIsRefusedWithTheFieldsName) {
   write_file_atomically(folder_ / "rows.csv", as_bytes("a,b\n1,0\n2,1\n"));
   const Outcome rows = run_trireme(folder_, {"predict", "run", "rows.csv"});
   EXPECT_EQ(rows.status, 2);
-  EXPECT_THAT(rows.err, AllOf(HasSubstr("rows.csv"), HasSubstr("no field 'image'")));
+  EXPECT_THAT(rows.err, AllOf(HasSubstr("rows.csv is of kind 'table'"), HasSubstr("trained on 'fashion-mnist'")));
   const Outcome step = run_trireme(folder_, {"eval", "run", "--checkpoint", "7"});
   EXPECT_EQ(step.status, 2);
   EXPECT_THAT(step.err, HasSubstr("no complete checkpoint of step 7"));

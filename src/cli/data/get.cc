@@ -60,7 +60,7 @@ std::string element(const data::RValue& values, std::size_t row) {
   return values.kind == data::RValue::Kind::kReals ? fmt::format("{}", values.reals.at(row)) : values.strings.at(row);
 }
 
-std::string quoted(const std::string& text) {
+std::string csv_text(const std::string& text) {
   if (text.find_first_of(",\"\n") == std::string::npos) return text;
   std::string result = "\"";
   for (const char c : text) result += c == '"' ? std::string("\"\"") : std::string(1, c);
@@ -95,7 +95,7 @@ void convert_movielens(const Package& package, const path& out) {
   const std::size_t rows = column(ratings, "rating").reals.size();
   for (std::size_t row = 0; row < rows; ++row) {
     for (const char* name : kColumns) {
-      text += quoted(element(column(ratings, name), row));
+      text += csv_text(element(column(ratings, name), row));
       text += name == kColumns.back() ? '\n' : ',';
     }
   }

@@ -158,7 +158,8 @@ Source open_place(const std::string& spec, const OpenOptions& options, const Enc
   check_options(located, options);
   if (known != nullptr && known->kind != name_of(located.kind) && located.kind != SourceKind::kSynthetic &&
       known->table.has_value() != (located.kind == SourceKind::kTable)) {
-    fail<InvalidArgument>("{} is {}, and the model was trained on {}", spec, name_of(located.kind), known->kind);
+    fail<InvalidArgument>("{} is of kind '{}', and the model was trained on '{}'", spec, name_of(located.kind),
+                          known->kind);
   }
   Source source = open_kind(located, options, known);
   source.kind = located.kind;
