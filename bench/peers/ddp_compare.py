@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import socket
 import statistics
 import subprocess
 import sys
@@ -18,14 +19,26 @@ def median_rate(rates):
     return statistics.median(rates[WARM_UP:] if len(rates) > WARM_UP + 1 else rates)
 
 
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
 def run_ddp(model, options, folder):
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={options.processes}"]
-    command += [os.path.join(HERE, "ddp_train.py"), model, str(options.batch), str(options.steps), str(LENGTH)]
-    environment = dict(os.environ, OMP_NUM_THREADS="1", GLOO_SOCKET_IFNAME="lo")
-    done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=600)
-    if done.returncode != 0:
-        sys.exit(f"bench/ddp: DDP failed on {model}:\n{done.stderr[-2000:]}")
-    return median_rate(json.loads(done.stdout.strip().splitlines()[-1])["samples_per_s"])
+    # Not by torchrun: that of Debian's PyTorch 1.13 does not run with its Python 3.11.
+    command = [sys.executable, os.path.join(HERE, "ddp_train.py"), model, str(options.batch), str(options.steps), str(LENGTH)]
+    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(options.processes)}
+    ranks = []
+    for rank in range(options.processes):
+        environment = dict(os.environ, OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", GLOO_SOCKET_IFNAME="lo", RANK=str(rank), **place)
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        ranks.append(subprocess.Popen(command, env=environment, cwd=folder, text=True, **pipes))
+    answers = [process.communicate(timeout=600) for process in ranks]
+    for process, (_, problem) in zip(ranks, answers):
+        if process.returncode != 0:
+            sys.exit(f"bench/ddp: DDP failed on {model}:\n{problem[-2000:]}")
+    return median_rate(json.loads(answers[0][0].strip().splitlines()[-1])["samples_per_s"])
 
 
 def run_trireme(model, options, folder):

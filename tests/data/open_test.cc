@@ -56,7 +56,7 @@ TEST_F(OpenData, EncodingSurvivesJsonAndOpensOtherData) {
   EXPECT_FALSE(rows_to_predict->schema().find("y"));
   EXPECT_FAILS(Encoding::parse("{}"), Corrupt, "damaged");
   EXPECT_FAILS(Encoding::parse("["), Corrupt, "damaged");
-  EXPECT_FAILS(open_like(write("new.txt", "some text"), again), InvalidArgument, "trained on table");
+  EXPECT_FAILS(open_like(write("new.txt", "some text"), again), InvalidArgument, "trained on 'table'");
 }
 
 TEST_F(OpenData, ATestSetOfItsOwnHasTheEncodingOfTheTrainingSet) {

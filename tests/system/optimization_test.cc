@@ -96,6 +96,47 @@ TEST_F(Optimization, AResumedRunEndsWithTheBitsOfOneThatWasNeverStopped) {
   EXPECT_EQ(resumed.json().value("parameters_sha256", ""), whole);
 }
 
+// A server that dies between what its chunks weighed and what they applied leaves some of them a step ahead.
+TEST_F(Optimization, KilledServersAndWorkersChangeNothing) {
+  const Outcome outcome = run_trireme(folder_,
+                                      Flags{"chaos",
+                                            "--data-dir",
+                                            images_.string(),
+                                            "--lanes",
+                                            "4",
+                                            "--steps",
+                                            "120",
+                                            "--batch",
+                                            "16",
+                                            "--threads",
+                                            "1",
+                                            "-w",
+                                            "3",
+                                            "-s",
+                                            "2",
+                                            "--step-ms",
+                                            "10",
+                                            "--every",
+                                            "15",
+                                            "--count",
+                                            "5",
+                                            "--faults",
+                                            "kill",
+                                            "--roles",
+                                            "worker,server",
+                                            "--clip-norm",
+                                            "0.5",
+                                            "--ema",
+                                            "0.9",
+                                            "--prune",
+                                            "0.5,every=10",
+                                            "--out",
+                                            "chaos"},
+                                      {}, 120s);
+  EXPECT_EQ(outcome.status, 0) << outcome.out << outcome.err;
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("the same as the undisturbed run's"), HasSubstr("PASSED")));
+}
+
 TEST_F(Optimization, WhatCannotBeIsRefusedBeforeTheStart) {
   const auto refuse = [&](const Flags& flags, const ::testing::Matcher<const std::string&>& message) {
     const Outcome outcome = run_trireme(folder_, Flags{"train", "--data-dir", images_.string()} + flags);

