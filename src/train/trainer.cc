@@ -16,6 +16,7 @@
 #include "optim/update_config.h"
 #include "ps/consistency.h"
 #include "tensor/compute_threads.h"
+#include "tensor/heap.h"
 #include "train/check_task.h"
 #include "train/compute/lane_computer.h"
 #include "train/evaluator.h"
@@ -433,6 +434,7 @@ Trainer::Trainer(Job& job, Model model, TrainOptions options)
     fail<InvalidArgument>("consistency {} is a matter of strategy ps: {} has its own",
                           ps::to_string(options_.consistency), cluster::to_string(options_.strategy));
   }
+  keep_freed_memory();
   set_compute_threads(options_.threads > 0 ? options_.threads : threads_per_worker(options_.lanes));
   model_.module->to(options_.device);
 }
