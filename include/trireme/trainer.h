@@ -127,7 +127,6 @@ enum class Precision {
 
 /// "fp32", "bf16". Throws InvalidArgument that lists these and suggests one.
 Precision parse_precision(const std::string& text);
-std::string to_string(Precision precision);
 
 struct TrainOptions {
   std::uint64_t batch = 64;  ///< samples per step, over all workers

@@ -46,6 +46,4 @@ Precision parse_precision(const std::string& text) {
   fail<InvalidArgument>("unknown precision '{}'{}: use fp32 or bf16", text, did_you_mean(text, {"fp32", "bf16"}));
 }
 
-std::string to_string(Precision precision) { return precision == Precision::kBf16 ? "bf16" : "fp32"; }
-
 }  // namespace trireme

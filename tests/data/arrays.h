@@ -2,12 +2,13 @@
 
 #include <zlib.h>
 
-#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
+
+#include "tests/data/support.h"
 
 namespace trireme::data {
 
@@ -29,21 +30,6 @@ inline std::string le(std::uint64_t value, int bytes) {
   std::string text;
   for (int i = 0; i < bytes; ++i) text += static_cast<char>(value >> (8 * i));
   return text;
-}
-
-inline std::string deflated(const std::string& content) {
-  z_stream stream{};
-  if (deflateInit2(&stream, 6, Z_DEFLATED, -MAX_WBITS, 8, Z_DEFAULT_STRATEGY) != Z_OK) throw std::bad_alloc();
-  std::string packed(deflateBound(&stream, content.size()), '\0');
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(content.data()));
-  stream.avail_in = static_cast<uInt>(content.size());
-  stream.next_out = reinterpret_cast<Bytef*>(packed.data());
-  stream.avail_out = static_cast<uInt>(packed.size());
-  const int result = deflate(&stream, Z_FINISH);
-  packed.resize(packed.size() - stream.avail_out);
-  deflateEnd(&stream);
-  if (result != Z_STREAM_END) throw std::runtime_error("cannot compress");
-  return packed;
 }
 
 /// A zip of these files.

@@ -18,10 +18,10 @@
 
 namespace trireme::data {
 
-/// `content` as one gzip member.
-inline std::string gzipped(std::string_view content) {
+/// `content` packed, in the form that zlib chooses by `window_bits`: bare unless given.
+inline std::string deflated(std::string_view content, int window_bits = -MAX_WBITS) {
   z_stream stream{};
-  if (deflateInit2(&stream, 1, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) != Z_OK) throw std::bad_alloc();
+  if (deflateInit2(&stream, 1, Z_DEFLATED, window_bits, 8, Z_DEFAULT_STRATEGY) != Z_OK) throw std::bad_alloc();
   std::string packed(deflateBound(&stream, content.size()), '\0');
   stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(content.data()));
   stream.avail_in = static_cast<uInt>(content.size());
@@ -33,6 +33,9 @@ inline std::string gzipped(std::string_view content) {
   if (result != Z_STREAM_END) throw std::runtime_error("cannot compress");
   return packed;
 }
+
+/// `content` as one gzip member.
+inline std::string gzipped(std::string_view content) { return deflated(content, MAX_WBITS + 16); }
 
 inline std::vector<std::uint64_t> first_indices(std::uint64_t count) {
   std::vector<std::uint64_t> indices(count);
