@@ -25,7 +25,7 @@ PREFIX ?= /usr/local
 MINUTES      ?= 1
 FUZZ_TARGETS ?= $(patsubst tests/fuzz/%_fuzz.cc,%,$(wildcard tests/fuzz/*_fuzz.cc))
 
-.PHONY: help demo build test test-all run-tests asan asan-core tsan fuzz bench soak partitions check format tidy thread-safety public-headers clean deps deps-minimal programs install package
+.PHONY: help demo build test test-all test-clusters run-tests asan asan-core tsan fuzz bench soak partitions check format tidy thread-safety public-headers clean deps deps-minimal programs install package
 
 help:
 	@echo "Trireme trains neural networks on many processes."
@@ -49,6 +49,7 @@ help:
 	@echo "  make build    build everything into build/release  (PRESET=debug: build/debug)"
 	@echo "  make check    layers, files, documents, words, events, format: the checks that need no build"
 	@echo "  make test-all make test, thread-safety and public-headers, then the Debian packages in a clean Debian  (slow)"
+	@echo "  make test-clusters  jobs under a real Slurm, which it starts on this machine (as root)"
 	@echo "  make asan     all tests under AddressSanitizer and UndefinedBehaviorSanitizer"
 	@echo "  make asan-core  the same without LibTorch, which is much faster"
 	@echo "  make tsan     the tests without LibTorch under ThreadSanitizer"
@@ -69,6 +70,7 @@ deps-minimal:
 
 # Without the tests, so that a first look needs neither GoogleTest nor their compile time.
 demo: deps-minimal
+	@tools/fetch_page_packages
 	@cmake --preset release -DTRIREME_BUILD_TESTS=OFF
 	@cmake --build --preset release --parallel $(JOBS) --target trireme trireme-worker
 	build/release/bin/trireme train --model $(MODEL) --data $(DATA) --workers $(WORKERS) --epochs $(EPOCHS) \
@@ -76,6 +78,7 @@ demo: deps-minimal
 
 # What is installed, and nothing else.
 programs: deps-minimal
+	@tools/fetch_page_packages
 	@cmake --preset $(PRESET) -DTRIREME_BUILD_TESTS=OFF -DTRIREME_BUILD_EXAMPLES=OFF
 	@cmake --build --preset $(PRESET) --parallel $(JOBS)
 
@@ -89,6 +92,7 @@ package: programs
 	@rm -rf build/$(PRESET)/packages/_CPack_Packages
 
 build: deps
+	@tools/fetch_page_packages
 	@cmake --preset $(PRESET) -DTRIREME_BUILD_TESTS=ON -DTRIREME_BUILD_EXAMPLES=ON
 	@cmake --build --preset $(PRESET) --parallel $(JOBS)
 
@@ -104,6 +108,12 @@ test-all:
 	@tools/install_dependencies --all
 	@$(MAKE) --no-print-directory package
 	@tools/test_package build/$(PRESET)/packages
+
+# Daemons that need root.
+test-clusters:
+	@tools/install_dependencies --clusters
+	@$(MAKE) --no-print-directory build
+	@tests/clusters/slurm_test.sh build/$(PRESET)/bin
 
 asan asan-core tsan:
 	@$(MAKE) --no-print-directory build PRESET=$@

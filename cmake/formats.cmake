@@ -37,6 +37,9 @@ if(TRIREME_WITH_LZMA)
 endif()
 trireme_format(ZSTD src/data/zstd_unpacker.cc "zstd" libzstd-dev
   $<BUILD_INTERFACE:${ZSTD_LIBRARY}> $<INSTALL_INTERFACE:zstd>)
+if(TRIREME_WITH_ZSTD)  # the benchmark packs what it reads; the library comes with trireme_core
+  set_source_files_properties(src/cli/bench/input_files.cc PROPERTIES COMPILE_DEFINITIONS TRIREME_HAS_ZSTD)
+endif()
 trireme_format(PNG src/data/images/png.cc "PNG images" libpng-dev PNG::PNG)
 trireme_format(JPEG src/data/images/jpeg.cc "JPEG images" libjpeg62-turbo-dev JPEG::JPEG)
 trireme_format(LZMA src/data/r/unpack_block.cc "R data packed with xz" liblzma-dev LibLZMA::LibLZMA)

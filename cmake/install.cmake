@@ -20,10 +20,13 @@ foreach(program ${programs})
   set_target_properties(${program} PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
 endforeach()
 set(helpers ${programs})
-list(REMOVE_ITEM helpers trireme)
+list(REMOVE_ITEM helpers trireme trireme-mpi-worker)
 install(TARGETS trireme RUNTIME DESTINATION bin COMPONENT programs)
 if(helpers)
   install(TARGETS ${helpers} RUNTIME DESTINATION libexec/trireme COMPONENT programs)
+endif()
+if(TARGET trireme-mpi-worker)  # a package of its own: nobody else needs an MPI
+  install(TARGETS trireme-mpi-worker RUNTIME DESTINATION libexec/trireme COMPONENT mpi)
 endif()
 
 # Libraries. Each is an export of its own, so that who wants the core alone need not have LibTorch.

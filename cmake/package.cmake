@@ -1,4 +1,4 @@
-# Debian packages (cpack -G DEB): trireme (the programs) and libtrireme-dev (libraries, headers, CMake package).
+# Debian packages (cpack -G DEB): trireme (the programs), trireme-mpi (workers that use MPI) and libtrireme-dev (libraries, headers, CMake package).
 
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME trireme)
@@ -39,6 +39,14 @@ if(TARGET trireme_torch)
 endif()
 if(TARGET trireme_mpi)
   list(APPEND development_packages libopenmpi-dev)
+endif()
+if(TARGET trireme-mpi-worker)
+  list(APPEND CPACK_COMPONENTS_ALL mpi)
+  set(CPACK_DEBIAN_MPI_PACKAGE_NAME trireme-mpi)
+  set(CPACK_DEBIAN_MPI_PACKAGE_SECTION science)
+  set(CPACK_DEBIAN_MPI_PACKAGE_SHLIBDEPS ON)
+  set(CPACK_DEBIAN_MPI_PACKAGE_DEPENDS "trireme (= ${PROJECT_VERSION})")
+  set(CPACK_COMPONENT_MPI_DESCRIPTION "The workers of trireme train --backend mpi, whose gradients travel by MPI.")
 endif()
 list(JOIN development_packages ", " CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS)
 list(JOIN programs_recommended ", " CPACK_DEBIAN_PROGRAMS_PACKAGE_RECOMMENDS)

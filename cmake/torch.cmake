@@ -2,9 +2,12 @@
 find_package(Torch REQUIRED)
 message(STATUS "LibTorch ${Torch_VERSION} from ${TORCH_INSTALL_PREFIX}")
 
-trireme_sources(torch_sources tensor models elastic dist train app)
-list(FILTER torch_sources EXCLUDE REGEX "/app/worker_main.cc$")
+trireme_sources(torch_sources tensor models elastic dist train app tensor_parallel)
+list(FILTER torch_sources EXCLUDE REGEX "/app/(mpi_)?worker_main.cc$")
 list(APPEND torch_sources ${PROJECT_SOURCE_DIR}/src/cli/worker_options.cc)
+include(cmake/cuda.cmake)
+# By itself, so that tests can have another one in its place.
+set_source_files_properties(${PROJECT_SOURCE_DIR}/src/tensor/device_kernels_none.cc PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 add_library(trireme_torch STATIC ${torch_sources})
 add_library(Trireme::torch ALIAS trireme_torch)
 trireme_library(trireme_torch torch)
@@ -12,6 +15,9 @@ target_link_libraries(trireme_torch PUBLIC trireme_launcher trireme_core
   PRIVATE $<BUILD_INTERFACE:trireme_internal> $<BUILD_INTERFACE:CLI11::CLI11>)
 # First of the shared libraries: LibTorch from Python's packages exports some of std::filesystem, from an older compiler.
 target_link_libraries(trireme_torch PUBLIC $<$<CXX_COMPILER_ID:GNU>:stdc++>)
+if(TRIREME_WITH_CUDA)
+  target_link_libraries(trireme_torch PUBLIC CUDA::cudart)
+endif()
 foreach(library ${TORCH_LIBRARIES})
   target_link_libraries(trireme_torch PUBLIC $<BUILD_INTERFACE:${library}>)
 endforeach()

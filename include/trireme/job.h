@@ -19,8 +19,9 @@ class JobSession;
 ///
 ///   const auto job = trireme::Job::join();
 ///
-/// Under `trireme run` (or TF_CONFIG) it joins the job it was started for. Started by hand, it is a job of its own: one
-/// worker, with master and server as threads of this process, so the same program runs everywhere.
+/// Under `trireme run`, mpirun, srun, torchrun, TF_CONFIG and others (docs/clusters.md) it joins the job it was started
+/// for. Started by hand, it is a job of its own: one worker, with master and server as threads of this process, so the
+/// same program runs everywhere.
 ///
 /// Workers may join and leave while a `Trainer` runs: the numbers below are those of the current view. Thread-safe,
 /// except for `ranks`.

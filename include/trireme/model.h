@@ -17,6 +17,13 @@
 
 namespace trireme {
 
+class LayerList;
+class MadeLayers;
+
+namespace parallel {
+class TensorGroup;
+}
+
 /// A network as the trainer uses it: its parameters, and how inputs go through it.
 struct Model {
   /// One tensor per input field of the samples, in the order of the schema; each of batch × the field's shape.
@@ -24,6 +31,16 @@ struct Model {
 
   std::shared_ptr<torch::nn::Module> module = {};
   Forward run;  ///< null: only a task of one's own knows how
+
+  /// What it was made of (layers.h); null: it cannot be divided among processes.
+  std::shared_ptr<const LayerList> layers = {};
+
+  /// These layers as they are in `module`; null if `layers` is.
+  std::shared_ptr<const MadeLayers> made = {};
+
+  /// The processes among which its output is divided along the last dimension: `run` returns this one's part, and tasks
+  /// know it. Null: it is whole.
+  parallel::TensorGroup* divided_output = nullptr;
 
   Model() = default;
   Model(std::shared_ptr<torch::nn::Module> parameters, Forward forward)

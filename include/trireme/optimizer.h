@@ -84,9 +84,9 @@ bool matches(const ParameterGroup& group, std::string_view name, std::size_t dim
 using Schedule = std::function<double(Step step)>;
 
 struct ScheduleOptions {
-  std::string shape = "constant";  ///< constant, cosine, linear, or step:<every epochs>:<factor>
+  std::string shape = "constant";  ///< constant, cosine, linear, cosine:<steps>, or step:<every epochs>:<factor>
   Step warmup = 0;                 ///< steps over which the rate rises from almost zero
-  Step steps = 0;                  ///< length of the run: where cosine and linear reach zero
+  Step steps = 0;  ///< length of the run: where cosine and linear reach zero, unless they have their own
   Step steps_per_epoch = 1;
 };
 

@@ -39,6 +39,38 @@ LocalSgdChoice parse_local_sgd(std::string_view text);
 /// The inverse; settings that the choice does not use are left out.
 std::string to_string(const LocalSgdChoice& choice);
 
+/// What workers divide among themselves (ZeRO, Rajbhandari et al. 2020).
+struct ZeroChoice {
+  std::uint32_t stage = 1;   ///< 1: the optimizer's state; 2: and gradients; 3: and parameters
+  std::uint32_t shards = 0;  ///< among how many workers; each such group holds all of it. 0 = among all
+
+  bool operator==(const ZeroChoice&) const = default;
+};
+
+/// How a model is divided among workers, beside the samples: with strategies allreduce and zero. The result does not
+/// depend on it, but for the number of tensor lanes.
+struct MeshChoice {
+  std::uint32_t data = 0;          ///< how many copies of the model there are; 0 = as many as there are workers for
+  std::uint32_t pipe = 1;          ///< among how many workers its layers are divided
+  std::uint32_t tensor = 1;        ///< among how many each layer is
+  std::string pipeline = "1f1b";   ///< the schedule of stages: gpipe, 1f1b, interleaved, zb-h1, zb-v
+  std::uint32_t chunks = 0;        ///< stages per worker; 0 = as the schedule usually has
+  std::string stages = {};         ///< how many layers each stage has, "3,5,4"; empty: cut by their cost
+  bool recompute = false;          ///< keep only each layer's input, and compute the rest again for the gradient
+  std::uint32_t tensor_lanes = 0;  ///< into how many blocks matrices are cut, whoever computes them; 0 = `tensor`
+
+  /// Whether a worker has less than the whole model, or computes it in blocks.
+  bool divides_model() const { return pipe > 1 || tensor > 1 || tensor_lanes > 1; }
+  bool operator==(const MeshChoice&) const = default;
+};
+
+/// Parses the sizes, "data=2,pipe=2,tensor=1": those that are left out are 0 for data, else 1. Throws InvalidArgument
+/// that says what was expected.
+MeshChoice parse_mesh(std::string_view text);
+
+/// The inverse: "data=2,pipe=2,tensor=1"; without data where that is 0.
+std::string to_string(const MeshChoice& choice);
+
 /// How gradients become one update: the chosen strategy, and so which roles the job needs. train/ implements the
 /// strategies.
 struct StrategyChoice {
@@ -47,17 +79,22 @@ struct StrategyChoice {
     kAllReduce,        ///< every worker holds them; gradients are summed among the workers
     kLocalSgd,         ///< every worker takes steps of its own, then parameters are averaged
     kCentral,          ///< parameters in one place: one server, all workers in step
+    kZero,             ///< workers divide the optimizer's state, gradients, parameters among themselves
   };
 
   Kind kind = Kind::kParameterServer;
   LocalSgdChoice local_sgd = {};
+  ZeroChoice zero = {};
 
   bool uses_servers() const { return kind == Kind::kParameterServer || kind == Kind::kCentral; }
+
+  /// Whether a worker holds what no other may have: its loss can mean to go back to a checkpoint.
+  bool divides_state() const { return kind == Kind::kZero; }
   bool operator==(const StrategyChoice&) const = default;
 };
 
-/// "ps", "allreduce", "local-sgd:16" (more after a comma: see parse_local_sgd), "central". Throws InvalidArgument that
-/// lists these and suggests one.
+/// "ps", "allreduce", "local-sgd:16" (more after a comma: see parse_local_sgd), "zero:2", "zero:2,shards=4", "central".
+/// Throws InvalidArgument that lists these and suggests one.
 StrategyChoice parse_strategy(const std::string& text);
 std::string to_string(const StrategyChoice& choice);
 

@@ -62,6 +62,10 @@ Batch read_samples(const data::Dataset& samples, std::span<const std::uint64_t> 
 struct Outcome {
   torch::Tensor loss = {};  ///< a scalar: the mean over the samples of the batch
   Metrics metrics = {};
+
+  /// More of them, asked for once the GPU has its work: to read a tensor waits for it. May be empty; `loss` is the
+  /// value of the loss.
+  std::function<Metrics(double loss)> late_metrics = {};
 };
 
 /// What training means. Ready ones are below; any function of a batch is one too:
@@ -76,6 +80,17 @@ struct Task {
 
   /// Called with gradients on for training, and without for evaluation.
   std::function<Outcome(const Model& model, const Batch& batch)> compute = {};
+
+  /// The two halves of `compute`, for a model whose parts are in several processes (a pipeline): what goes into the
+  /// model, which the first of them needs, and what is made of its output, which the last one does. Null: `compute`
+  /// alone knows, and the task needs the model whole.
+  std::function<std::vector<torch::Tensor>(const Batch& batch)> inputs = {};
+  std::function<Outcome(const torch::Tensor& output, const Batch& batch)> outcome = {};
+
+  /// As `outcome`, of an output whose last dimension is divided among `group` (tensor_parallel.h): `part` is this
+  /// process's. Null: `outcome` needs all of it, which is then gathered.
+  std::function<Outcome(const torch::Tensor& part, parallel::TensorGroup& group, const Batch& batch)> outcome_of_part =
+      {};
 
   /// How many numbers per sample a network should give for these samples. Throws InvalidArgument, naming the field and
   /// what fits, if the task cannot be had with them. Null: the network knows.
@@ -109,6 +124,22 @@ struct Task {
           }
         }) {}
 };
+
+/// Returns the task that gives a model `inputs(batch)` and makes `outcome(output, batch)` of its output. One made like
+/// this can be used with every strategy.
+///
+///   auto task = trireme::make_task([](const trireme::Batch& batch) { return batch.inputs(); },
+///                                  [](const torch::Tensor& output, const trireme::Batch& batch) {
+///                                    return trireme::Outcome{.loss = torch::mse_loss(output, batch["y"])};
+///                                  });
+Task make_task(std::function<std::vector<torch::Tensor>(const Batch& batch)> inputs,
+               std::function<Outcome(const torch::Tensor& output, const Batch& batch)> outcome,
+               std::function<Outcome(const torch::Tensor& part, parallel::TensorGroup& group, const Batch& batch)>
+                   outcome_of_part = {});
+
+/// Returns what `task` makes of a model's output, of which `divided` (null: none) says among whom its last dimension is
+/// divided: by `outcome_of_part`, or by `outcome` of the whole, which is gathered if need be.
+Outcome outcome_of(const Task& task, const torch::Tensor& output, parallel::TensorGroup* divided, const Batch& batch);
 
 struct ClassificationOptions {
   double label_smoothing = 0;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,6 +20,7 @@
 #include "trireme/codec.h"
 #include "trireme/dataset.h"
 #include "trireme/job.h"
+#include "trireme/loss_scale.h"
 #include "trireme/metrics.h"
 #include "trireme/model.h"
 #include "trireme/optimizer.h"
@@ -36,6 +38,14 @@ struct Communication {
   double encode_seconds = 0;      ///< spent on encoding gradients
 };
 
+/// How many bytes one worker holds for the parameters of a model while it trains.
+struct HeldBytes {
+  std::uint64_t parameters = 0;
+  std::uint64_t gradients = 0;
+  std::uint64_t optimizer = 0;   ///< its state: moments, averages
+  std::uint64_t in_transit = 0;  ///< what comes and goes: buckets that are being summed, layers that are gathered
+};
+
 /// How good a model is on all samples of a dataset.
 struct Evaluation {
   double loss = 0;
@@ -48,19 +58,22 @@ struct Evaluation {
 
 /// What training achieved.
 struct TrainResult {
-  std::optional<Evaluation> test = {};  ///< on the test set
-  std::vector<Evaluation> others = {};  ///< on the other sets that fit was given
-  Step steps = 0;                       ///< since the beginning of the run
-  std::uint64_t samples = 0;            ///< likewise
-  double seconds = 0;                   ///< of training, likewise: the time between two launches is not counted
-  double samples_per_s = 0;             ///< of this launch
-  double input_share = 0;               ///< of this worker's steps: the share of their time spent waiting for samples
-  std::string parameters_sha256 = {};   ///< of all parameters in the order of their names
-  std::string state_sha256 = {};        ///< of all parameters, then of all buffers
-  std::string stopped_because = {};     ///< empty = it ran to its end
-  std::string strategy = {};            ///< "allreduce", "ps:bsp"
-  std::optional<double> sparsity = {};  ///< where parameters are pruned: the share of those that can be which is zero
+  std::optional<Evaluation> test = {};    ///< on the test set
+  std::vector<Evaluation> others = {};    ///< on the other sets that fit was given
+  Step steps = 0;                         ///< since the beginning of the run
+  std::uint64_t samples = 0;              ///< likewise
+  double seconds = 0;                     ///< of training, likewise: the time between two launches is not counted
+  double samples_per_s = 0;               ///< of this launch
+  double input_share = 0;                 ///< of this worker's steps: the share of their time spent waiting for samples
+  std::string parameters_sha256 = {};     ///< of all parameters in the order of their names
+  std::string state_sha256 = {};          ///< of all parameters, then of all buffers
+  std::string stopped_because = {};       ///< empty = it ran to its end
+  std::string strategy = {};              ///< "allreduce", "ps:bsp"
+  std::optional<double> sparsity = {};    ///< where parameters are pruned: the share of those that can be which is zero
+  std::optional<double> loss_scale = {};  ///< where it adapts: the last one
+  Step steps_left_out = 0;                ///< likewise: because their gradients were not finite
   std::optional<Communication> communication = {};  ///< of the chief; nullopt = not counted
+  std::optional<HeldBytes> held = {};               ///< likewise
 
   nlohmann::json json() const;
 };
@@ -98,8 +111,9 @@ class Callback {
 /// `metrics.jsonl`: a line per row of metrics ("kind": "train") and per evaluation ("kind": "test").
 std::shared_ptr<Callback> write_metrics(const std::filesystem::path& path);
 
-/// TensorBoard event files.
-std::shared_ptr<Callback> write_tensorboard(const std::filesystem::path& folder);
+/// TensorBoard event files; `hyperparameters` fill its table of them.
+std::shared_ptr<Callback> write_tensorboard(const std::filesystem::path& folder,
+                                            const std::map<std::string, std::string>& hyperparameters = {});
 
 /// The final parameters as safetensors, and the result beside them as JSON.
 std::shared_ptr<Callback> save_final(const std::filesystem::path& model, const std::filesystem::path& result);
@@ -123,9 +137,10 @@ std::shared_ptr<Callback> save_best(const std::filesystem::path& path);
 enum class Precision {
   kFp32,
   kBf16,  ///< matrix products and convolutions in bfloat16 (LibTorch's autocast)
+  kFp16,  ///< the same in float16: on GPUs only; needs a loss scale, which is dynamic unless one is given
 };
 
-/// "fp32", "bf16". Throws InvalidArgument that lists these and suggests one.
+/// "fp32", "bf16", "fp16". Throws InvalidArgument that lists these and suggests one.
 Precision parse_precision(const std::string& text);
 
 struct TrainOptions {
@@ -150,9 +165,11 @@ struct TrainOptions {
                                                    ///< several that match the first counts
   optim::PruneOptions prune = {};                  ///< if its sparsity is not 0
   Precision precision = Precision::kFp32;          ///< of forward and backward; parameters and sums stay float32
+  optim::LossScaleOptions loss_scale = {};         ///< for small gradients in low precision
 
   cluster::StrategyChoice strategy = {};  ///< how gradients become an update, and where parameters live
   ps::Consistency consistency = {};       ///< of strategy ps
+  cluster::MeshChoice mesh = {};          ///< of strategies allreduce and zero: how the model itself is divided
   cluster::BufferPolicy buffers = cluster::BufferPolicy::kAverage;  ///< batch-norm statistics
 
   codec::Spec codec = {};  ///< how gradients travel; not for local-sgd, which exchanges parameters
@@ -160,9 +177,10 @@ struct TrainOptions {
   Task task = {};  ///< what training means; one without a function: the ready one that fits the samples
 
   torch::Device device = torch::kCPU;
-  int threads = 0;      ///< of LibTorch; 0 = (cores - 1) / lanes: by lanes, so that results do not depend on
-                        ///< workers; one core is left to servers and the network
-  Step log_every = 10;  ///< steps per row of metrics
+  int threads = 0;            ///< of LibTorch; 0 = (cores - 1) / lanes: by lanes, so that results do not depend on
+                              ///< workers; one core is left to servers and the network
+  Step log_every = 10;        ///< steps per row of metrics
+  Step histograms_every = 0;  ///< steps per histogram of the parameters and their gradients, for TensorBoard; 0 = none
   bool evaluate_each_epoch = true;  ///< else only at the end
   double slowdown = 1;              ///< experiments: this worker takes this many times as long for its gradients
   std::chrono::milliseconds least_step{0};  ///< experiments: minimum duration of a step

@@ -52,7 +52,9 @@ DatasetPtr normalize(DatasetPtr source, std::string_view field, std::vector<Norm
 std::vector<Normalization> measure(const Dataset& dataset, std::string_view field);
 
 /// Some numbers of a field: what one worker sees when features are spread over workers. The field becomes flat: shape
-/// {columns}. Throws InvalidArgument unless `columns` is non-empty, strictly increasing and within the field.
+/// {columns}. Neighbouring columns of an array of NumPy are read without the others; of other sources, or behind other
+/// transforms, whole samples are read first. Throws InvalidArgument unless `columns` is non-empty, strictly increasing
+/// and within the field.
 DatasetPtr columns(DatasetPtr source, std::string_view field, std::vector<std::uint64_t> columns);
 
 /// The named fields only, in this order, each with a role: what goes into the model, and what it should say.

@@ -56,7 +56,8 @@ void evaluate(const cli::ModelUse& use) {
   TrainOptions options;
   options.task = trained.task;
   options.device = trained.device;
-  const Evaluation found = evaluate_set(trained.model, {.name = "test", .samples = samples}, options, &job->ranks());
+  const Evaluation found =
+      evaluate_set(trained.model, {.name = "test", .samples = samples}, options, EvaluationPlace::among(&job->ranks()));
   nlohmann::json metrics = nlohmann::json::array();
   for (const NamedValue& metric : found.metrics) metrics.push_back({{"name", metric.name}, {"value", metric.value}});
   conclude(*job, {{"samples", samples->size()},

@@ -2,18 +2,23 @@
 
 #include <algorithm>
 
+#include "trireme/layers.h"
 #include "trireme/trainer.h"
 
 #include "app/generate.h"
 #include "app/predict.h"
+#include "app/time_layers.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "cli/known_names.h"
 #include "cli/worker_options.h"
 #include "cluster/environment.h"
+#include "elastic/peer_failure.h"
 #include "job/termination.h"
 #include "observe/run_folder.h"
 #include "tensor/device.h"
+#include "tensor/heap.h"
+#include "tensor/out_of_memory.h"
 #include "tensor/torchscript.h"
 
 namespace trireme::app {
@@ -38,6 +43,21 @@ std::int64_t outputs_of(const Task& task, const data::Schema& samples) {
   return task.outputs ? task.outputs(samples) : 0;
 }
 
+/// Of a model that is divided nobody makes all.
+Model make_model(const cli::TrainFlags& flags, const TrainOptions& options, const data::Schema& samples) {
+  const std::int64_t outputs = outputs_of(options.task, samples);
+  if (!options.mesh.divides_model()) return trireme::make_model(flags.model, samples, outputs);
+  Model model;
+  model.layers = make_layers(flags.model, samples, outputs);
+  if (!model.layers) {
+    fail<InvalidArgument>(
+        "model {} is not made of layers, so --mesh cannot divide it: gpt, resnet, vit-tiny, mlp and "
+        "lenet are, and what register_layers knows",
+        flags.model);
+  }
+  return model;
+}
+
 bool is_own(const std::string& name, const std::vector<std::string>& own) {
   return std::ranges::find(own, name) != own.end();
 }
@@ -46,6 +66,8 @@ bool is_own(const std::string& name, const std::vector<std::string>& own) {
 
 void train(const cli::TrainFlags& flags) {
   leave_on_sigterm();
+  count_tensor_memory();
+  reserve_product_memory();
   if (const auto place = cluster::read_environment()) set_up_logging(place->logging());  // before the data is read
   const data::Split data = cli::load_data(flags).split;
   const data::Schema& samples = data.train->schema();
@@ -53,7 +75,16 @@ void train(const cli::TrainFlags& flags) {
   seed_torch(flags.seed);
   TrainOptions options = cli::to_options(flags, job->rank());
   options.task = task_of(flags, samples);
-  const Model model = make_model(flags.model, samples, outputs_of(options.task, samples));
+  const Model model = [&] {
+    try {
+      return make_model(flags, options, samples);
+    } catch (const std::exception& problem) {
+      if (!is_out_of_memory(problem)) throw;
+      const InvalidArgument advice(out_of_memory_advice(problem, options.mesh.divides_model()));
+      tell_failure(job->session(), advice);
+      throw advice;
+    }
+  }();
   if (is_torchscript(model) && job->folder()) {
     options.callbacks.push_back(std::make_shared<ExportScript>(observe::RunFolder::open(*job->folder()).script()));
   }
@@ -66,7 +97,7 @@ void check_own(const cli::TrainFlags& flags, const data::Schema& samples) {
   const Task task = task_of(flags, samples);
   const std::int64_t outputs = outputs_of(task, samples);
   if (own_model) {
-    const Model model = make_model(flags.model, samples, outputs);
+    const Model model = trireme::make_model(flags.model, samples, outputs);
     if (!model.module) fail<InvalidArgument>("model {} was registered, and makes no network", flags.model);
   }
 }
@@ -74,6 +105,7 @@ void check_own(const cli::TrainFlags& flags, const data::Schema& samples) {
 void work(std::span<const std::string> words) {
   if (words.size() == 1) return train(nlohmann::json::parse(words[0]).get<cli::TrainFlags>());
   if (words.size() != 2) fail<InvalidArgument>("this program is started by 'trireme train'");
+  if (words[0] == "time-layers") return time_layers(nlohmann::json::parse(words[1]).get<LayerTimesRequest>());
   const auto use = nlohmann::json::parse(words[1]).get<cli::ModelUse>();
   if (words[0] == "eval") return evaluate(use);
   if (words[0] == "predict") return predict(use);

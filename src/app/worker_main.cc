@@ -4,6 +4,8 @@
 #include <exception>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "app/worker.h"
 
 int main(int argc, char** argv) {

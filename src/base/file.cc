@@ -3,8 +3,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
-#include <fstream>
 #include <utility>
 
 #include "base/error.h"
@@ -26,11 +26,21 @@ void FileDescriptor::close() {
 }
 
 std::string read_file(const std::filesystem::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) fail_errno("cannot open " + path.string());
-  std::string content((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
-  if (in.bad()) fail_errno("cannot read " + path.string());
-  return content;
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file) fail_errno("cannot open " + path.string());
+  constexpr std::size_t kAtOnce = 64 << 10;
+  std::string content;
+  for (std::size_t held = 0;;) {  // until the end, not by size: files of /proc have none
+    content.resize(held + std::max(kAtOnce, held));
+    const ssize_t read = ::read(file.get(), content.data() + held, content.size() - held);
+    if (read < 0 && errno == EINTR) continue;
+    if (read < 0) fail_errno("cannot read " + path.string());
+    held += static_cast<std::size_t>(read);
+    if (read == 0) {
+      content.resize(held);
+      return content;
+    }
+  }
 }
 
 namespace {

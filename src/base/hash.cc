@@ -71,9 +71,61 @@ std::uint32_t crc32c_by_table(Bytes bytes, std::uint32_t crc) {
 }
 
 #if defined(__x86_64__)
-/// Uses the processor's CRC instruction: five times as fast, which matters for checkpoints of gigabytes.
+/// The product of two polynomials modulo CRC-32C's; the highest bit is the constant term.
+constexpr std::uint32_t multiply_mod(std::uint32_t a, std::uint32_t b) {
+  std::uint32_t product = 0;
+  for (std::uint32_t bit = 0x80000000u; bit != 0; bit >>= 1) {
+    if ((a & bit) != 0) product ^= b;
+    b = (b >> 1) ^ ((b & 1) ? 0x82F63B78u : 0u);
+  }
+  return product;
+}
+
+/// What a checksum becomes when so many zero bytes follow, byte by byte of it: multiplied by x^(8 count).
+template <std::size_t Count>
+constexpr auto kShiftTable = [] {
+  std::uint32_t power = 0x80000000u;  // 1
+  std::uint32_t base = 0x00800000u;   // x^8
+  for (std::size_t left = Count; left > 0; left /= 2, base = multiply_mod(base, base)) {
+    if (left % 2 == 1) power = multiply_mod(power, base);
+  }
+  std::array<std::array<std::uint32_t, 256>, 4> table{};
+  for (std::uint32_t byte = 0; byte < 4; ++byte) {
+    for (std::uint32_t i = 0; i < 256; ++i) table[byte][i] = multiply_mod(power, i << (8 * byte));
+  }
+  return table;
+}();
+
+template <std::size_t Count>
+std::uint32_t shift_by(std::uint32_t crc) {
+  const auto& table = kShiftTable<Count>;
+  return table[0][crc & 0xFF] ^ table[1][(crc >> 8) & 0xFF] ^ table[2][(crc >> 16) & 0xFF] ^ table[3][crc >> 24];
+}
+
+/// As long as there are three blocks, does three at a time: the instruction takes three cycles, and one can be begun in
+/// each. Leaves the rest in `bytes`.
+template <std::size_t Block>
+__attribute__((target("sse4.2"))) std::uint64_t crc32c_of_three(Bytes& bytes, std::uint64_t crc) {
+  for (; bytes.size() >= 3 * Block; bytes = bytes.subspan(3 * Block)) {
+    std::uint64_t second = 0;
+    std::uint64_t third = 0;
+    for (std::size_t i = 0; i < Block; i += 8) {
+      crc = __builtin_ia32_crc32di(crc, load_le<std::uint64_t>(bytes.subspan(i)));
+      second = __builtin_ia32_crc32di(second, load_le<std::uint64_t>(bytes.subspan(Block + i)));
+      third = __builtin_ia32_crc32di(third, load_le<std::uint64_t>(bytes.subspan(2 * Block + i)));
+    }
+    crc =
+        shift_by<Block>(shift_by<Block>(static_cast<std::uint32_t>(crc)) ^ static_cast<std::uint32_t>(second)) ^ third;
+  }
+  return crc;
+}
+
+/// Uses the processor's CRC instruction: fifteen times as fast as tables, which matters for gigabytes of checkpoints
+/// and records.
 __attribute__((target("sse4.2"))) std::uint32_t crc32c_by_instruction(Bytes bytes, std::uint32_t crc) {
   std::uint64_t wide = crc;
+  wide = crc32c_of_three<1024>(bytes, wide);
+  wide = crc32c_of_three<64>(bytes, wide);
   for (; bytes.size() >= 8; bytes = bytes.subspan(8))
     wide = __builtin_ia32_crc32di(wide, load_le<std::uint64_t>(bytes));
   crc = static_cast<std::uint32_t>(wide);

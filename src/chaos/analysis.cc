@@ -241,7 +241,7 @@ WorkPlan work_seen_in(Events events) {
 
 std::string why_bits_may_differ(const WorkPlan& plan) {
   if (plan.leased) return "asynchronous runs are not bit-reproducible";
-  if (plan.rolls_back) return "with local-sgd the bits depend on which workers take part";
+  if (plan.averages) return "with local-sgd the bits depend on which workers take part";
   return "";
 }
 

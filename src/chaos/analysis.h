@@ -46,7 +46,8 @@ struct WorkPlan {
   Step steps = 0;
   Lane lanes = 1;
   bool leased = false;      ///< asynchronous: single units
-  bool rolls_back = false;  ///< local-sgd: survivors go back to the last average too, and continue from there
+  bool rolls_back = false;  ///< survivors go back, too, and continue from there: to the last average, or a checkpoint
+  bool averages = false;    ///< local-sgd: the bits depend on which workers take part
   std::function<std::uint64_t(Step, Lane)> samples = [](Step, Lane) { return 1; };
 };
 

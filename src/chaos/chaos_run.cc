@@ -107,7 +107,9 @@ class ChaosRun {
           options_.command.program.front());
     }
     work_ = work_seen_in(events);
-    work_.rolls_back = result.value("strategy", "").starts_with("local-sgd");
+    const std::string strategy = result.value("strategy", "");
+    work_.averages = strategy.starts_with("local-sgd");
+    work_.rolls_back = work_.averages || strategy.starts_with("zero");
     report.counted = "lanes";
     report.compared = result.contains("parameters_sha256") ? "parameters" : "state";
     if (report.not_compared.empty()) report.not_compared = why_bits_may_differ(work_);

@@ -4,6 +4,9 @@
 #include "cli/bench/checkpoint.h"
 #include "cli/bench/crowd.h"
 #include "cli/bench/input.h"
+#include "cli/bench/observe.h"
+#include "cli/bench/pipeline.h"
+#include "cli/bench/plan.h"
 #include "cli/bench/ps.h"
 #include "cli/bench/recover.h"
 #include "cli/commands.h"
@@ -44,12 +47,58 @@ void add_input(CLI::App& bench, Action& action) {
   command->callback([options, &action] { action = [options] { return bench_input(*options); }; });
 }
 
+void add_pipeline(CLI::App& bench, Action& action) {
+  auto* command =
+      bench.add_subcommand("pipeline", "bubbles of each schedule, with stages that sleep and real messages");
+  auto options = std::make_shared<BenchPipelineOptions>();
+  command->add_flag("--json", options->json, "one JSON object on standard output");
+  command->add_option("--shapes", options->shapes, "ranks:micro-batches")->delimiter(',')->capture_default_str();
+  command->add_option("--schedules", options->schedules, "gpipe, 1f1b, interleaved, zb-h1, zb-v")
+      ->delimiter(',')
+      ->capture_default_str();
+  command
+      ->add_option("--forward", options->milliseconds,
+                   "milliseconds that a rank sleeps for a forward; as long for each gradient")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_option("--bytes", options->bytes, "of a message")
+      ->transform(CLI::AsSizeValue(false))
+      ->capture_default_str();
+  add_number(*command, "--rounds", options->rounds, "how often each is run; the least disturbed counts", {.least = 1})
+      ->capture_default_str();
+  command->callback([options, &action] { action = [options] { return bench_pipeline(*options); }; });
+}
+
+void add_plan_bench(CLI::App& bench, Action& action) {
+  auto* command = bench.add_subcommand("plan", "what trireme plan predicts of ten layouts, beside what is measured");
+  auto options = std::make_shared<BenchPlanOptions>();
+  command->add_flag("--json", options->json, "one JSON object on standard output");
+  command->add_option("--model", options->model, "a GPT, with its settings")->capture_default_str();
+  add_number(*command, "--length", options->length, "tokens per sample", {.least = 2, .most = 4096})
+      ->capture_default_str();
+  add_number(*command, "--batch", options->batch, "samples per step, a multiple of 16", {.least = 16, .most = 65536})
+      ->capture_default_str();
+  add_number(*command, "--steps", options->steps, "of each training", {.least = 10, .most = 1'000'000})
+      ->capture_default_str();
+  command->callback([options, &action] { action = [options] { return bench_plan(*options); }; });
+}
+
 void add_recover(CLI::App& bench, Action& action) {
   auto* command = bench.add_subcommand("recover", "how soon training continues after a process was killed or stopped");
   auto options = std::make_shared<BenchRecoverOptions>();
   command->add_flag("--json", options->json, "one JSON object on standard output");
   add_number(*command, "--rounds", options->rounds, "faults of each kind", {.least = 1})->capture_default_str();
   command->callback([options, &action] { action = [options] { return bench_recover(*options); }; });
+}
+
+void add_observe(CLI::App& bench, Action& action) {
+  auto* command = bench.add_subcommand("observe", "what it costs to be watched, beside a step of LeNet");
+  auto options = std::make_shared<BenchObserveOptions>();
+  command->add_flag("--json", options->json, "one JSON object on standard output");
+  add_number(*command, "--steps", options->steps, "of the training that is measured", {.least = 20})
+      ->capture_default_str();
+  add_number(*command, "--workers", options->workers, "that a page shows", {.least = 1})->capture_default_str();
+  command->callback([options, &action] { action = [options] { return bench_observe(*options); }; });
 }
 
 void add_crowd(CLI::App& bench, Action& action) {
@@ -100,8 +149,11 @@ void add_bench(CLI::App& app, Action& action) {
       [reduce_options, &action] { action = [reduce_options] { return bench_allreduce(*reduce_options); }; });
   add_checkpoint(*command, action);
   add_input(*command, action);
+  add_pipeline(*command, action);
+  add_plan_bench(*command, action);
   add_recover(*command, action);
   add_crowd(*command, action);
+  add_observe(*command, action);
   ps->callback([options, &action] { action = [options] { return bench_ps(*options); }; });
 }
 

@@ -77,9 +77,12 @@ chaos::FaultPlanOptions plan_of(const ChaosFlags& flags) {
 chaos::WorkPlan work_of(const TrainFlags& flags) {
   const auto sampler = std::make_shared<data::Sampler>(data::SamplerConfig{
       .samples = load_data(flags).split.train->size(), .batch = flags.batch, .lanes = flags.lanes, .shuffle = false});
+  const cluster::StrategyChoice strategy = cluster::parse_strategy(flags.strategy);
+  const bool averages = strategy.kind == cluster::StrategyChoice::Kind::kLocalSgd;
   return {.lanes = flags.lanes,
           .leased = leased(flags),
-          .rolls_back = cluster::parse_strategy(flags.strategy).kind == cluster::StrategyChoice::Kind::kLocalSgd,
+          .rolls_back = averages || strategy.divides_state(),
+          .averages = averages,
           .samples = [sampler](Step step, Lane lane) { return sampler->indices(step, lane).size(); }};
 }
 
@@ -98,6 +101,10 @@ chaos::ObservedCommand program_of(const ChaosFlags& flags) {
 
 /// What is wrong with the flags shows before anything starts.
 void check_first(const ChaosFlags& flags) {
+  const TrainFlags& train = flags.train;
+  if (!train.hosts.empty() || !train.hostfile.empty() || !train.discover.empty() || train.backend == "mpi") {
+    fail<InvalidArgument>("--hosts, --hostfile, --discover and --backend mpi: faults are injected on this host only");
+  }
   if (flags.program.empty()) return check(flags.train);
   launch::check_program(flags.program.front());
 }

@@ -26,7 +26,14 @@ void add_generate(CLI::App& app, Action& action, const WorkerProgram& program, c
 void add_run(CLI::App& app, Action& action);
 void add_scale(CLI::App& app, Action& action);
 void add_stop(CLI::App& app, Action& action);
+void add_checkpoint_now(CLI::App& app, Action& action);
 void add_status(CLI::App& app, Action& action);
+void add_dash(CLI::App& app, Action& action);
+void add_top(CLI::App& app, Action& action);
+void add_log(CLI::App& app, Action& action);
+void add_plot(CLI::App& app, Action& action);
+void add_stacks(CLI::App& app, Action& action);
+void add_timeline(CLI::App& app, Action& action);
 void add_serve(CLI::App& app, Action& action);
 void add_master(CLI::App& app, Action& action);
 void add_ckpt(CLI::App& app, Action& action);
@@ -34,7 +41,12 @@ void add_data(CLI::App& app, Action& action);
 void add_plan(CLI::App& app, Action& action);
 void add_chaos(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
+void add_k8s(CLI::App& app, Action& action);
+void add_tune(CLI::App& app, Action& action);
 void add_docs(CLI::App& app, Action& action);
+void add_env(CLI::App& app, Action& action);
+void add_carry(CLI::App& app, Action& action);
+void add_agent(CLI::App& app, Action& action);
 
 /// Reads the command line `words` with `app`, whose commands set `action`, and does it. What is wrong with it, and
 /// failures, are told on standard error. Returns the exit status.

@@ -11,11 +11,14 @@
 #include "cli/commands.h"
 #include "cli/declare_flag.h"
 #include "cli/log_level.h"
+#include "cli/run_page.h"
 #include "cluster/environment.h"
 #include "cluster/master_finder.h"
 #include "launch/master_flags.h"
 #include "launch/signal_watcher.h"
 #include "master/master.h"
+#include "observe/run_folder.h"
+#include "observe/thread_stacks.h"
 #include "store/store.h"
 
 namespace trireme::cli {
@@ -84,6 +87,25 @@ std::string find_secret(const launch::MasterFlags& flags) {
   return secret;
 }
 
+/// A page that cannot be served costs nobody the training.
+std::unique_ptr<RunPage> open_page(const launch::MasterFlags& flags, master::Master& master) {
+  if (flags.run_dir.empty()) {
+    if (flags.dash != "off")
+      fail<InvalidArgument>("--dash needs --run-dir: the page shows what is in the run's folder");
+    return nullptr;
+  }
+  try {
+    observe::allow_stack_dumps(observe::RunFolder::open(flags.run_dir).stacks(), "master");
+    if (flags.dash == "off") return nullptr;
+    auto page = std::make_unique<RunPage>(flags.run_dir, flags.dash, flags.dash_cert, master);
+    log_info("page_served", "serves the page of the run", {{"url", page->url()}});
+    return page;
+  } catch (const std::exception& problem) {
+    log_warn("page_not_served", "the page of the run is not served", {{"reason", problem.what()}});
+    return nullptr;
+  }
+}
+
 /// Runs the job as long as this master leads. Returns the exit status; nullopt = it has lost the lead.
 std::optional<int> run_job(const launch::MasterFlags& flags, const std::string& secret, const Leading& lead,
                            launch::SignalWatcher& signals) {
@@ -109,10 +131,12 @@ std::optional<int> run_job(const launch::MasterFlags& flags, const std::string& 
   if (lead.leadership) {
     lead.leadership->commit({{cluster::kAddressKey, nlohmann::json(master.address()).dump()}});
   }
+  const auto page = open_page(flags, master);
   if (!flags.announce.empty()) {
     write_file_atomically(flags.announce, as_bytes(nlohmann::json(master.address()).dump() + "\n"));
   }
   std::optional<Deadline> linger;  // so that members can still ask how the job ended
+  bool all_left = false;
   while (!linger || !linger->passed()) {
     pollfd waiting{signals.descriptor(), POLLIN, 0};
     ::poll(&waiting, 1, 100);
@@ -122,6 +146,10 @@ std::optional<int> run_job(const launch::MasterFlags& flags, const std::string& 
       return std::nullopt;
     }
     if (master.over() && !linger) linger.emplace(Deadline::in(5s));
+    if (linger && !all_left && master.no_members_left()) {
+      all_left = true;
+      linger.emplace(Deadline::in(500ms));  // for launchers, which are no members
+    }
   }
   const cluster::JobStatus status = master.status();
   log_info("master_stopped", "stops", {{"state", cluster::to_string(status.state)}, {"reason", status.reason}});

@@ -9,10 +9,11 @@ namespace trireme::cli {
 namespace {
 
 constexpr const char* kFooter = R"(
-Plans and draws; training on a mesh with pipe, tensor or ZeRO is not there yet. docs/parallel.md says how it counts. Exit status 1: nothing fits.
+Plans and draws; `trireme train --mesh` trains so. docs/parallel.md says how it counts. Exit status 1: nothing fits.
 
 Examples:
   trireme plan --model gpt2-xl --workers 64 --hosts 8 --memory 24gb --bandwidth 100gbit --latency 20us
+  trireme plan --calibrate --model gpt-10m --length 256 --classes 256 --workers 4
   trireme plan --model gpt2 --workers 4 --memory 8gb --precision bf16 --mesh data=2,pipe=2
   trireme plan --model gpt2-xl --workers 10000 --memory 80gb --batch 20000 --mtbf 50000 --straggler 0.001:1.5
   trireme plan --schedule zb-v --stages 4 --micro-batches 8 --svg zb-v.svg
@@ -42,9 +43,10 @@ void add_model(CLI::App& command, PlanFlags& flags) {
       ->check(CLI::IsMember({"adam", "adamw", "momentum", "sgd"}))
       ->capture_default_str()
       ->group(group);
-  command.add_option("--attention", flags.attention, "fused (LibTorch 2), or plain, which keeps all pairs of tokens")
+  command
+      .add_option("--attention", flags.attention,
+                  "fused (LibTorch 2; the default), or plain, which keeps all pairs of tokens")
       ->check(CLI::IsMember({"fused", "plain"}))
-      ->capture_default_str()
       ->group(group);
   command
       .add_option("--reduction", flags.reduction, "exact: micro-batches are summed along a tree, which takes buffers")
@@ -59,15 +61,33 @@ void add_hardware(CLI::App& command, PlanFlags& flags) {
   add_number(command, "--hosts", flags.hosts, "on how many hosts; each worker has its own unless given",
              {.least = 1, .most = plan::kMostRanks})
       ->group(group);
-  command.add_option("--memory", flags.memory, "of each worker that training may fill: 24gb, 80gib")->group(group);
+  command
+      .add_option(
+          "--memory", flags.memory,
+          "of each worker that training may fill: 24gb, 80gib; unless given, this machine is planned for, as it "
+          "was measured (--calibrate)")
+      ->group(group);
   const auto add = [&](const char* name, std::string& value, const char* help) {
     command.add_option(name, value, help)->capture_default_str()->group(group);
   };
-  add("--flops", flags.flops, "of each worker, as it reaches them, not as advertised");
+  const auto add_measured = [&](const char* name, std::string& value, const char* help) {
+    command.add_option(name, value, help)->group(group);
+  };
+  add_measured("--flops", flags.flops,
+               "of each worker, as it reaches them, not as advertised; as measured, or 100tflops, unless given");
   add("--bandwidth", flags.bandwidth, "of each worker to other hosts");
   add("--latency", flags.latency, "to other hosts");
-  add("--host-bandwidth", flags.host_bandwidth, "of each worker within its host");
-  add("--host-latency", flags.host_latency, "within a host");
+  add_measured("--host-bandwidth", flags.host_bandwidth,
+               "of each worker within its host; as measured, or 256gbit, unless given");
+  add_measured("--host-latency", flags.host_latency, "within a host; as measured, or 5us, unless given");
+  command
+      .add_flag("--calibrate", flags.calibrate,
+                "measure this machine with the --model, some seconds, and keep the result for later plans")
+      ->group(group);
+  command
+      .add_option("--calibration", flags.calibration,
+                  "the file to keep it in, and to plan with; trireme/calibration.json in ~/.cache unless given")
+      ->group(group);
 }
 
 void add_arrangement(CLI::App& command, PlanFlags& flags) {
@@ -82,6 +102,11 @@ void add_arrangement(CLI::App& command, PlanFlags& flags) {
       ->group(group);
   command.add_option("--recompute", flags.recompute, "compute blocks again in the backward instead of keeping them")
       ->check(CLI::IsMember({"on", "off"}))
+      ->group(group);
+  command
+      .add_flag("--offload", flags.offload,
+                "parameter servers hold the optimizer's state (trireme train --offload): workers have weights and "
+                "gradients only")
       ->group(group);
 }
 
@@ -124,11 +149,11 @@ void check_mode(const CLI::App& command, bool drawing) {
   };
   if (drawing) {
     for (const char* name :
-         {"--model",          "--batch",        "--length",    "--image",     "--classes", "--precision",
-          "--optimizer",      "--attention",    "--reduction", "--workers",   "--hosts",   "--memory",
-          "--flops",          "--bandwidth",    "--latency",   "--mesh",      "--zero",    "--recompute",
-          "--host-bandwidth", "--host-latency", "--mtbf",      "--straggler", "--seed",    "--checkpoint-time",
-          "--restart-time",   "--top"}) {
+         {"--model",          "--batch",        "--length",    "--image",     "--classes",    "--precision",
+          "--optimizer",      "--attention",    "--reduction", "--workers",   "--hosts",      "--memory",
+          "--flops",          "--bandwidth",    "--latency",   "--mesh",      "--zero",       "--recompute",
+          "--host-bandwidth", "--host-latency", "--mtbf",      "--straggler", "--seed",       "--checkpoint-time",
+          "--restart-time",   "--top",          "--offload",   "--calibrate", "--calibration"}) {
       refuse(name, "a plan of a --model, not to a drawing of --stages or a --schedule-file");
     }
   } else {
@@ -161,7 +186,9 @@ void add_plan(CLI::App& app, Action& action) {
     check_mode(*command, drawing);
     if (flags->messages && flags->csv.empty()) fail<InvalidArgument>("--messages needs --csv FILE to write them to");
     action = [flags, drawing] {
-      const PlanAnswer answer = drawing ? answer_schedule(*flags) : answer_plan(*flags);
+      const PlanAnswer answer = drawing            ? answer_schedule(*flags)
+                                : flags->calibrate ? answer_calibration(*flags)
+                                                   : answer_plan(*flags);
       std::fputs(answer.text.c_str(), stdout);
       return std::fflush(stdout) == 0 ? answer.status : 1;
     };

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "cli/commands.h"
 #include "cli/config_file.h"
+#include "cli/mesh_plan.h"
 #include "cli/numbers.h"
 #include "cli/origin.h"
 #include "cli/own_program.h"
@@ -36,7 +37,11 @@ void add_resume(CLI::App& app, Action& action, const WorkerProgram& program, con
       fail<InvalidArgument>("{}: a run continues in its own folder, {}; leave the flag out", name, *run);
     }
     if ((action = hand_over(*run, program, words))) return;
-    const auto folder = observe::RunFolder::reopen(*run);  // held until the run has ended
+    const auto launched = find_foreign_start(*flags);
+    const bool beside = launched && !launched->plan.leads;  // the folder is another process's to hold
+    const auto folder =
+        beside ? observe::RunFolder::open(*run) : observe::RunFolder::reopen(*run);  // held until the end
+    if (launched && *from) fail<InvalidArgument>("--from: not under {}", to_string(launched->launcher));
     if (holds_program(folder)) {
       action = [folder, from, go_on = resume_program(*command, flags, folder)] {
         if (*from) go_back_to(**from, folder);
@@ -57,11 +62,27 @@ void add_resume(CLI::App& app, Action& action, const WorkerProgram& program, con
         command->get_option("--strategy")->count() > 0 &&
         cluster::parse_strategy(config_value(config, "strategy")).kind != cluster::parse_strategy(flags->strategy).kind;
     std::set<std::string> not_inherited = flags_of_one_launch();
+    if (launched) not_inherited.insert("workers");
+    if (command->get_option("--mesh")->count() > 0) {  // it is for other workers, and perhaps has no stages
+      not_inherited.insert({"stages", "recompute"});
+      if (flags->mesh != kAutoMesh) not_inherited.insert("workers");
+    }
     if (other_strategy) not_inherited.merge(flags_of_one_strategy());
     apply_config_file(*command, config, not_inherited);
+    const auto start = find_foreign_start(*flags);  // with the servers that the run has
+    if (start) adopt(*start, *command, *flags);
+    const auto remote = RemoteStart::open(*flags);
+    if (remote && start) fail<InvalidArgument>("--hosts: {} has started this already", to_string(start->launcher));
+    if (remote) remote->adopt(*command, *flags);
+    check_local_plan(*flags, start.has_value() || remote != nullptr);
+    if (const std::string chosen = settle_mesh(*command, *flags); !chosen.empty()) {
+      fmt::print(stderr, "trireme: {}\n", chosen);
+    }
     settle(*command, *flags);
-    action = [flags, folder, from, program, config = config_text(*command)] {
-      return train(*flags, config, program, folder, *from);
+    check_backend(*flags, start);
+    action = [flags, folder, from, program, start, remote, config = config_text(*command)] {
+      return start ? train_part(*flags, config, program, *start, folder)
+                   : train(*flags, config, program, folder, *from, remote.get());
     };
   });
 }

@@ -7,8 +7,10 @@
 #include "base/file.h"
 #include "cli/config_file.h"
 #include "cli/declare_flag.h"
+#include "cli/foreign_start.h"
 #include "cli/init_model.h"
 #include "cli/origin.h"
+#include "cli/remote/remote_start.h"
 #include "cli/run_program.h"
 #include "launch/job_runner.h"
 #include "launch/process.h"
@@ -30,6 +32,10 @@ const std::vector<SharedFlag> kShared{
     {"--wait-for-workers"},
     {"--max-views"},
     {"--servers", "how many parameter servers; 0: the program uses none", /*show_default=*/true},
+    {"--servers-per-host"},
+    {"--hosts"},
+    {"--hostfile"},
+    {"--discover"},
     {"--replicas"},
     {"--transport"},
     {"--throttle", "experiments: limit links to this speed, such as 100mbit; over TCP"},
@@ -38,6 +44,9 @@ const std::vector<SharedFlag> kShared{
     {"--trace-steps",
      "write steps-<worker>-<pid>.log: when each step of a Trainer or dist::State began and took effect"},
     {"--log-level"},
+    {"--dash"},
+    {"--dash-cert"},
+    {"--on-event"},
     {"--out", "run folder; runs/<time>-<program> unless given"},
     {"--overwrite"},
     {"--json", "print the result as one line of JSON at the end, and nothing else, on standard output"}};
@@ -80,11 +89,19 @@ void tell_end(const launch::JobOutcome& outcome, const observe::RunFolder& folde
 
 /// Runs the program in `existing`, or in a new folder that the flags name.
 int run(const TrainFlags& settled, const RunFlags& flags, const std::string& config,
-        std::optional<observe::RunFolder> existing = {}) {
+        std::optional<observe::RunFolder> existing = {}, const std::optional<ForeignStart>& start = {},
+        RemoteStart* remote = nullptr) {
   if (flags.program.empty()) {
     fail<InvalidArgument>("which program? trireme run -w 2 -s 1 -- ./my_program --its-own-flags");
   }
   launch::check_program(flags.program.front());
+  launch::JobSpec job = to_job(settled);
+  job.worker_argv = flags.program;
+  job.echo_chief = true;
+  job.threads = settled.threads;
+  job.train_options = flags.train_options;
+  if (start && !start->plan.leads) return run_beside(job, *start, settled);
+  if (start && !settled.json) fmt::print("{}\n", describe(*start));
   const std::string name = std::filesystem::path(flags.program.front()).filename().string();
   const auto folder =
       existing ? *existing
@@ -95,12 +112,14 @@ int run(const TrainFlags& settled, const RunFlags& flags, const std::string& con
     fmt::print("{}\n", flags.init);
     std::fflush(stdout);  // before what the program prints
   }
-  launch::JobSpec job = to_job(settled);
-  job.worker_argv = flags.program;
-  job.echo_chief = true;
-  job.threads = settled.threads;
-  job.train_options = flags.train_options;
+  std::optional<cluster::LaunchedPlace> place;
+  if (start) {
+    place = take_part_of(*start, settled);
+    job.part = to_part(*place, folder.path());
+  }
+  if (remote != nullptr) remote->prepare(job, folder);
   const launch::JobOutcome outcome = launch::run_job(job, folder);
+  if (place) cluster::withdraw(*place);
   tell_end(outcome, folder, settled.json);
   return outcome.status;
 }
@@ -190,6 +209,11 @@ std::vector<std::string> given_flags_of_run(const CLI::App& command) {
 Action resume_program(CLI::App& command, const std::shared_ptr<TrainFlags>& flags, const observe::RunFolder& folder) {
   check_flags_of_run(command, {"--from"},
                      folder.path().string() + " is a run of a program of your own, which has its own");
+  if (find_foreign_start(*flags) || RemoteStart::open(*flags)) {
+    fail<InvalidArgument>(
+        "a program of your own continues on other hosts, or under another launcher, by: trireme run --resume --out {}",
+        folder.path().string());
+  }
   apply_config_file(command, folder.config().string(), flags_of_one_launch());
   auto all = std::make_shared<RunFlags>();
   all->job = *flags;
@@ -214,7 +238,14 @@ void add_run(CLI::App& app, Action& action) {
   declare_program(*command, flags->program);
   command->footer("Example: trireme run -w 4 -s 2 -- ./my_program --its-own-flags");
   command->callback([command, flags, &action] {
-    const auto existing = flags->resume ? folder_to_resume(flags->job) : std::nullopt;  // held until the run has ended
+    auto start = find_foreign_start(flags->job);
+    if (start) adopt(*start, *command, flags->job);
+    const auto remote = RemoteStart::open(flags->job);
+    if (remote && start) fail<InvalidArgument>("--hosts: {} has started this already", to_string(start->launcher));
+    if (remote) remote->adopt(*command, flags->job);
+    const bool beside = start && !start->plan.leads;  // the folder is another process's business
+    const auto existing =
+        flags->resume && !beside ? folder_to_resume(flags->job) : std::nullopt;  // held until the run has ended
     if (existing) apply_config_file(*command, existing->config().string(), flags_of_one_launch());
     if (existing && flags->program.empty()) flags->program = program_of(*existing);
     settle_init_of(*flags, *command, existing);
@@ -223,9 +254,10 @@ void add_run(CLI::App& app, Action& action) {
       CLI::Option* option = command->get_option(flag.name);
       option->configurable(option->count() > 0);
     }
-    action = [flags, existing, settled = settle_program(*command, flags->job), config = config_text(*command)] {
+    action = [flags, existing, start, remote, settled = settle_program(*command, flags->job),
+              config = config_text(*command)] {
       if (existing) tell_origin(*existing);
-      return run(settled, *flags, config, existing);
+      return run(settled, *flags, config, existing, start, remote.get());
     };
   });
 }

@@ -18,6 +18,8 @@
 #include "cluster/own_host.h"
 #include "launch/signal_watcher.h"
 #include "observe/run_folder.h"
+#include "observe/span_ring.h"
+#include "observe/thread_stacks.h"
 #include "observe/timeline.h"
 #include "ps/server.h"
 
@@ -83,14 +85,13 @@ std::filesystem::path find_checkpoints(const cluster::JobEnvironment& place) {
 }
 
 /// Returns where it records what it does when; null if nobody wants that, or it was not told where.
-std::unique_ptr<observe::Timeline> open_timeline(const cluster::JobEnvironment& place) {
+std::shared_ptr<observe::Timeline> open_timeline(const cluster::JobEnvironment& place) {
   if (!place.timeline || place.run_folder.empty()) return nullptr;
-  return std::make_unique<observe::Timeline>(observe::RunFolder::open(place.run_folder),
+  return std::make_shared<observe::Timeline>(observe::RunFolder::open(place.run_folder),
                                              fmt::format("server {}", place.rank), ::getpid());
 }
 
-ps::ServerOptions server_options(const ServeFlags& flags, const cluster::JobEnvironment& place,
-                                 observe::Timeline* timeline) {
+ps::ServerOptions server_options(const ServeFlags& flags, const cluster::JobEnvironment& place, SpanRecorder& spans) {
   const cluster::OwnHost own =
       cluster::find_own_host(place, cluster::make_master_finder(place.store), Deadline::in(kMasterNamedIn));
   return {
@@ -106,7 +107,7 @@ ps::ServerOptions server_options(const ServeFlags& flags, const cluster::JobEnvi
       .compute_threads = flags.threads < 0 ? ps::default_compute_threads() : static_cast<std::size_t>(flags.threads),
       .transport = place.transport,
       .checkpoints = find_checkpoints(place),
-      .spans = timeline};
+      .spans = &spans};
 }
 
 /// How a server's membership in the job ended.
@@ -117,7 +118,8 @@ struct Ending {
 };
 
 /// Takes part until the job is over, the server is no longer needed, or it is asked to end. Before it was `former`.
-Ending take_part(ps::Server& server, const cluster::JobEnvironment& place, cluster::MemberId former) {
+Ending take_part(ps::Server& server, const cluster::JobEnvironment& place, const observe::SpanRing& spans,
+                 observe::Timeline* timeline, cluster::MemberId former) {
   net::EventLoop loop("server-net");
   std::promise<Ending> ended;
   std::once_flag once;
@@ -131,7 +133,8 @@ Ending take_part(ps::Server& server, const cluster::JobEnvironment& place, clust
        .own_address = server.address(),
        .member = former,
        .secret = place.secret,
-       .transport = place.transport},
+       .transport = place.transport,
+       .without_master_within = cluster::without_master_within()},
       {.on_abort = [&](const std::string& reason) { end({.failure = reason}); },
        .on_over = [&] { end({}); },
        .clocks =
@@ -145,6 +148,7 @@ Ending take_part(ps::Server& server, const cluster::JobEnvironment& place, clust
              return cluster::ShardReports{status.view, status.replicas};
            },
        .on_regroup = [&](View, cluster::Regroup, const std::string&) { end({.expelled = true}); }});
+  member.tell_spans([&spans](Step steps) { return spans.last_steps(steps); });
   launch::SignalWatcher signals;  // until there is a view, signals end the process at once
   if (member.hang_after().count() > 0) server.set_silent_after(member.hang_after() + cluster::kMasterFirst);
   const cluster::ViewInfo view = member.view();
@@ -162,6 +166,7 @@ Ending take_part(ps::Server& server, const cluster::JobEnvironment& place, clust
   Ending ending = outcome.get();
   ending.member = self;
   if (ending.expelled || !ending.failure.empty()) return ending;
+  if (timeline != nullptr) timeline->flush();  // once it has left, nobody waits for it
   try {
     member.leave();
   } catch (const Error& problem) {  // the master may be gone first: the job is over anyway
@@ -174,10 +179,15 @@ int serve(const ServeFlags& flags) {
   const auto place = find_place(flags);
   set_up_logging({.role = fmt::format("server {}", place.rank), .level = chosen_log_level(flags.log_level)});
   const auto timeline = open_timeline(place);
-  ps::Server server(server_options(flags, place, timeline.get()));
+  observe::SpanRing spans(timeline);
+  if (!place.run_folder.empty()) {
+    observe::allow_stack_dumps(std::filesystem::path(place.run_folder) / "stacks",
+                               fmt::format("server {}", place.rank));
+  }
+  ps::Server server(server_options(flags, place, spans));
   log_info("listening", "listens", {{"address", server.address().text()}});
   for (cluster::MemberId former = 0;;) {
-    const Ending ending = take_part(server, place, former);
+    const Ending ending = take_part(server, place, spans, timeline.get(), former);
     if (ending.expelled) {
       log_warn("server_rejoining", "is no longer a member: joins again, and keeps its shards until a view places them");
       former = ending.member;

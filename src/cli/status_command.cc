@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "cli/commands.h"
 #include "cli/origin.h"
+#include "launch/page_link.h"
 #include "launch/running_job.h"
 #include "observe/run_folder.h"
 #include "observe/table.h"
@@ -154,6 +155,7 @@ int show_status(const StatusFlags& flags) {
     fmt::print("{}\n", nlohmann::json(*status).dump());
   } else {
     print(*status);
+    if (const std::string link = launch::page_link(folder); !link.empty()) fmt::print("page: {}\n", link);
   }
   return 0;
 }

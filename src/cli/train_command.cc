@@ -1,7 +1,9 @@
 #include <memory>
 
+#include "base/error.h"
 #include "cli/commands.h"
 #include "cli/config_file.h"
+#include "cli/mesh_plan.h"
 #include "cli/training.h"
 
 namespace trireme::cli {
@@ -16,8 +18,20 @@ void add_train(CLI::App& app, Action& action, const WorkerProgram& program) {
                   " --model lenet --data fashion-mnist --workers 2 --servers 1 --epochs 5");
   command->callback([command, flags, config_path, program, &action] {
     if (!config_path->empty()) apply_config_file(*command, *config_path);
+    const auto start = find_foreign_start(*flags);
+    if (start) adopt(*start, *command, *flags);
+    const auto remote = RemoteStart::open(*flags);
+    if (remote && start) fail<InvalidArgument>("--hosts: {} has started this already", to_string(start->launcher));
+    if (remote) remote->adopt(*command, *flags);
+    check_local_plan(*flags, start.has_value() || remote != nullptr);
+    if (const std::string chosen = settle_mesh(*command, *flags); !chosen.empty()) {
+      fmt::print(stderr, "trireme: {}\n", chosen);
+    }
     settle(*command, *flags);
-    action = [flags, program, config = config_text(*command)] { return train(*flags, config, program); };
+    check_backend(*flags, start);
+    action = [flags, program, start, remote, config = config_text(*command)] {
+      return start ? train_part(*flags, config, program, *start) : train(*flags, config, program, {}, {}, remote.get());
+    };
   });
 }
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "trireme/codec.h"
+#include "trireme/loss_scale.h"
 #include "trireme/metrics.h"
 #include "trireme/optimizer.h"
 #include "trireme/sampler.h"
@@ -22,62 +23,13 @@
 #include "base/flag.h"
 #include "cli/known_names.h"
 #include "cli/log_level.h"
+#include "cli/mesh_flag_table.h"
+#include "cli/train_flag.h"
 #include "cli/train_flags.h"
 #include "launch/job_runner.h"
 #include "net/address.h"
 
 namespace trireme::cli {
-
-/// What there is to say of a flag besides its name and help.
-template <class Value>
-struct TrainFlagTraits {
-  bool show_default = false;              ///< in the help
-  std::vector<std::string> choices = {};  ///< see Flag
-  Limits limits = {};                     ///< of a number
-  bool for_workers = false;               ///< workers read it, though it sets none of their options
-  bool of_one_strategy = false;           ///< a run that continues with another strategy does not inherit it
-  bool of_one_launch = false;             ///< not part of what is trained: a run that continues never inherits it
-  bool of_checkpoints = false;            ///< they fit no other value: a run that continues cannot change it
-  Value (*unless_given)(const TrainFlags& flags) = nullptr;  ///< its default, where that depends on other flags
-  void (*check)(const std::string& name, const Value& value) = nullptr;  ///< throws InvalidArgument
-  void (*set_job)(launch::JobSpec& job, const TrainFlags& flags) = nullptr;
-};
-
-/// For flags that set no option of a worker.
-struct NoOption {};
-
-/// `set_option(worker, flags)` sets what it means to a worker: fields of `worker.options`, the TrainOptions. It is a
-/// generic lambda, called by worker_options.cc only, because the command itself does not include LibTorch.
-template <class Value, class SetOption>
-struct TrainFlag : Flag<TrainFlags, Value> {
-  TrainFlagTraits<Value> traits;
-  SetOption set_option;
-
-  static constexpr bool kSetsOption = !std::is_same_v<SetOption, NoOption>;
-  bool for_workers() const { return kSetsOption || traits.for_workers; }
-};
-
-template <class Value, class SetOption = NoOption>
-TrainFlag<Value, SetOption> flag(const char* names, Value TrainFlags::*member, const char* help,
-                                 const TrainFlagTraits<std::type_identity_t<Value>>& traits = {},
-                                 SetOption set_option = {}) {
-  return {{.names = names,
-           .member = member,
-           .help = help,
-           .show_default = traits.show_default,
-           .choices = traits.choices,
-           .group = {},
-           .limits = traits.limits},
-          traits,
-          set_option};
-}
-
-/// Returns the flags as a tuple; `name` is their heading in the help.
-template <class... Flags>
-auto flag_group(const char* name, Flags... flags) {
-  ((flags.group = name), ...);
-  return std::tuple(std::move(flags)...);
-}
 
 inline void check_at_least_one(const std::string& name, std::uint64_t value, const char* why) {
   if (value == 0) fail<InvalidArgument>("{} 0: {}", name, why);
@@ -212,19 +164,39 @@ inline auto flags_of_who_takes_part() {
       flag("--max-views", &TrainFlags::max_views, "give up after this many changes of membership; 0: never",
            {.show_default = true,
             .set_job = [](launch::JobSpec& job, const TrainFlags& flags) { job.max_views = flags.max_views; }}),
-      flag("--strategy", &TrainFlags::strategy,
-           "ps: parameters on servers; allreduce: gradients summed among the workers; local-sgd:16: parameters "
-           "averaged every 16 steps; central: one server, all in step",
-           {.show_default = true,
-            .check = [](const std::string&, const std::string& text) { cluster::parse_strategy(text); }},
-           [](auto& worker, const TrainFlags& flags) {
-             worker.options.strategy = cluster::parse_strategy(flags.strategy);
-           }),
+      flag(
+          "--strategy", &TrainFlags::strategy,
+          "ps (the default): parameters on servers; allreduce (with --mesh): gradients summed among the workers; "
+          "zero:1, zero:2, zero:3: the "
+          "same, and workers divide the optimizer's state, gradients, parameters among them; local-sgd:16: parameters "
+          "averaged every 16 "
+          "steps; central: one server, all in step",
+          {.unless_given = [](const TrainFlags& flags) { return std::string(flags.mesh.empty() ? "ps" : "allreduce"); },
+           .check = [](const std::string&, const std::string& text) { cluster::parse_strategy(text); }},
+          [](auto& worker, const TrainFlags& flags) {
+            worker.options.strategy = cluster::parse_strategy(flags.strategy);
+          }),
       flag("-s,--servers", &TrainFlags::servers,
-           "processes that hold the parameters: 1 unless given; none with allreduce and local-sgd",
+           "processes that hold the parameters: 1 unless given; none with allreduce, zero and local-sgd",
            {.of_one_strategy = true,
             .unless_given = [](const TrainFlags& flags) { return uses_servers(flags) ? 1u : 0u; },
             .set_job = [](launch::JobSpec& job, const TrainFlags& flags) { job.servers = flags.servers; }}),
+      flag("--servers-per-host", &TrainFlags::servers_per_host,
+           "under mpirun, srun, torchrun, …: how many servers the first process of each host has, instead of --servers",
+           {.of_one_strategy = true}),
+      flag("--hosts", &TrainFlags::hosts, "start workers and servers on other hosts over ssh: a:4,b:4 for 4 on each",
+           {.of_one_launch = true}),
+      flag("--hostfile", &TrainFlags::hostfile, "the same from a file: a line for each host, 'a:4' or 'a slots=4'",
+           {.of_one_launch = true}),
+      flag("--discover", &TrainFlags::discover,
+           "a script that prints such lines, asked every 5 s: workers come and go with the hosts",
+           {.of_one_launch = true}),
+      flag("--backend", &TrainFlags::backend,
+           "what carries the sums of allreduce and local-sgd: native, or mpi (under mpirun); auto: native",
+           {.show_default = true,
+            .choices = {"auto", "native", "mpi"},
+            .set_job = [](launch::JobSpec& job,
+                          const TrainFlags& flags) { job.backend = flags.backend == "mpi" ? "mpi" : ""; }}),
       flag("--replicas", &TrainFlags::replicas,
            "replicas of the parameters on other servers: 0, 1, or auto: 1 if there are two servers or more",
            {.show_default = true,
@@ -237,7 +209,7 @@ inline auto flags_of_who_takes_part() {
            "not on the number of workers",
            {.limits = {.least = 1},
             .of_checkpoints = true,
-            .unless_given = [](const TrainFlags& flags) { return flags.workers; }},
+            .unless_given = [](const TrainFlags& flags) { return usual_lanes(flags); }},
            [](auto& worker, const TrainFlags& flags) { worker.options.lanes = flags.lanes; }),
       flag("--shard", &TrainFlags::shard,
            "which lane reads which samples: shuffled: any; blocks, round-robin: only its own part; proportional:3,2,1: "
@@ -326,9 +298,21 @@ inline auto flags_of_how_it_learns() {
            [](auto& worker, const TrainFlags& flags) {
              if (!flags.prune.empty()) worker.options.prune = optim::parse_pruning(flags.prune);
            }),
-      flag("--precision", &TrainFlags::precision, "of forward and backward: fp32 or bf16; parameters stay fp32",
-           {.show_default = true, .choices = {"fp32", "bf16"}},
+      flag("--precision", &TrainFlags::precision,
+           "of forward and backward: fp32, bf16, or fp16 (GPUs only); parameters stay fp32",
+           {.show_default = true, .choices = {"fp32", "bf16", "fp16"}},
            [](auto& worker, const TrainFlags& flags) { worker.set_precision(flags.precision); }),
+      flag(
+          "--loss-scale", &TrainFlags::loss_scale,
+          "multiply losses by this, and divide gradients by it, so that small ones survive in low precision: a number, "
+          "dynamic (leaves out steps that overflow), or dynamic,init=65536,every=2000; dynamic with fp16, else 1",
+          {.check =
+               [](const std::string& name, const std::string& text) {
+                 if (!text.empty()) check_parsed(name, text, optim::parse_loss_scale);
+               }},
+          [](auto& worker, const TrainFlags& flags) {
+            if (!flags.loss_scale.empty()) worker.options.loss_scale = optim::parse_loss_scale(flags.loss_scale);
+          }),
       flag("--label-smoothing", &TrainFlags::label_smoothing,
            "of classification: this share of each label is spread over all classes",
            {.limits = {.most = 1, .below = true}, .for_workers = true, .of_checkpoints = true}),
@@ -336,7 +320,10 @@ inline auto flags_of_how_it_learns() {
            [](auto& worker, const TrainFlags& flags) { worker.options.clip_norm = flags.clip_norm; }),
       flag("--clip-value", &TrainFlags::clip_value, "largest element of a gradient; 0: off", {},
            [](auto& worker, const TrainFlags& flags) { worker.options.optimizer.clip_value = flags.clip_value; }),
-      flag("--schedule", &TrainFlags::schedule, "of the learning rate: cosine, linear, constant, step:10:0.1",
+      flag("--schedule", &TrainFlags::schedule,
+           "of the learning rate: cosine, linear, constant, step:10:0.1; cosine:900: for a run of 900 steps that may "
+           "end "
+           "earlier and go on later",
            {.show_default = true,
             .check = [](const std::string&, const std::string& text) { optim::make_schedule({.shape = text}); }},
            [](auto& worker, const TrainFlags& flags) { worker.options.schedule = flags.schedule; }),
@@ -386,9 +373,31 @@ inline auto flags_of_when_it_ends() {
       flag("--log-every", &TrainFlags::log_every, "steps per row of metrics",
            {.show_default = true, .limits = {.least = 1}},
            [](auto& worker, const TrainFlags& flags) { worker.options.log_every = flags.log_every; }),
+      flag("--histograms", &TrainFlags::histograms,
+           "steps per histogram of the parameters and their gradients, for TensorBoard; 0: none",
+           {.show_default = true},
+           [](auto& worker, const TrainFlags& flags) { worker.options.histograms_every = flags.histograms; }),
       flag(kLogLevelFlag, &TrainFlags::log_level, kLogLevelHelp,
            {.check = [](const std::string&, const std::string& text) { chosen_log_level(text); },
             .set_job = [](launch::JobSpec& job, const TrainFlags& flags) { job.log_level = flags.log_level; }}),
+      flag("--dash", &TrainFlags::dash,
+           "serve the run's page on this host:port; port 0: any free one; beyond this machine (0.0.0.0:8000) over TLS, "
+           "and "
+           "only with the token; off: nowhere",
+           {.show_default = true,
+            .of_one_launch = true,
+            .check =
+                [](const std::string&, const std::string& text) {
+                  if (text != "off") net::parse_address(text);
+                },
+            .set_job = [](launch::JobSpec& job, const TrainFlags& flags) { job.dash = flags.dash; }}),
+      flag("--dash-cert", &TrainFlags::dash_cert,
+           "a PEM file with a certificate for the page, and its key; unless given, one is made where it is needed",
+           {.of_one_launch = true,
+            .set_job = [](launch::JobSpec& job, const TrainFlags& flags) { job.dash_cert = flags.dash_cert; }}),
+      flag("--on-event", &TrainFlags::on_event,
+           "a command to run, or a URL to POST to, when the run stalls, diverges, loses a process, recovers or ends",
+           {.set_job = [](launch::JobSpec& job, const TrainFlags& flags) { job.on_event = flags.on_event; }}),
       flag("--json", &TrainFlags::json, "print one line of JSON at the end, and nothing else, on standard output",
            {.of_one_launch = true,
             .set_job = [](launch::JobSpec& job, const TrainFlags& flags) { job.quiet = flags.json; }}),
@@ -429,6 +438,7 @@ template <class Visit>
 void for_each_train_flag(const Visit& visit) {
   for_each_flag(flags_of_what_to_train(), visit);
   for_each_flag(flags_of_who_takes_part(), visit);
+  for_each_flag(flags_of_the_mesh(), visit);
   for_each_flag(flags_of_how_it_learns(), visit);
   for_each_flag(flags_of_when_it_ends(), visit);
   for_each_flag(flags_of_experiments(), visit);

@@ -17,6 +17,7 @@
 #include "cluster/strategy_choice.h"
 #include "data/mirrors.h"
 #include "net/address.h"
+#include "plan/schedule.h"
 #include "ps/consistency.h"
 
 namespace trireme::cli {
@@ -97,12 +98,41 @@ void settle_workers(TrainFlags& flags) {
 }
 
 void settle(CLI::App& command, TrainFlags& flags) {
+  if (!flags.mesh.empty()) {
+    const cluster::MeshChoice mesh = cluster::parse_mesh(flags.mesh);
+    set_unless_given(command, "--workers", flags.worker_range,
+                     std::to_string(std::uint64_t{std::max(1u, mesh.data)} * mesh.pipe * mesh.tensor));
+  }
   settle_workers(flags);
-  cluster::parse_strategy(flags.strategy);
   for_each_train_flag([&](const auto& flag) {
     if (flag.traits.unless_given == nullptr) return;
     set_unless_given(command, flag.name(), flags.*flag.member, flag.traits.unless_given(flags));
   });
+}
+
+cluster::MeshChoice mesh_of(const TrainFlags& flags) {
+  cluster::MeshChoice mesh = flags.mesh.empty() ? cluster::MeshChoice{} : cluster::parse_mesh(flags.mesh);
+  const std::size_t colon = std::min(flags.pipeline.find(':'), flags.pipeline.size());
+  mesh.pipeline = flags.pipeline.substr(0, colon);
+  const plan::ScheduleKind kind = plan::parse_schedule_kind(mesh.pipeline);
+  if (colon < flags.pipeline.size()) {
+    const std::string_view number = std::string_view(flags.pipeline).substr(colon + 1);
+    const auto [end, problem] = std::from_chars(number.data(), number.data() + number.size(), mesh.chunks);
+    if (problem != std::errc() || end != number.data() + number.size() || mesh.chunks == 0 ||
+        kind != plan::ScheduleKind::kInterleaved) {
+      fail<InvalidArgument>(
+          "--pipeline {}: only interleaved takes a number of stages per worker, from 1 on: interleaved:3",
+          flags.pipeline);
+    }
+  }
+  mesh.stages = flags.stages;
+  mesh.recompute = flags.recompute;
+  mesh.tensor_lanes = flags.tensor_lanes > 1 ? flags.tensor_lanes : 0;
+  return mesh;
+}
+
+std::uint32_t usual_lanes(const TrainFlags& flags) {
+  return cluster::usual_lanes(mesh_of(flags), flags.workers, flags.batch);
 }
 
 bool is_ps(const TrainFlags& flags) {
@@ -112,6 +142,41 @@ bool is_ps(const TrainFlags& flags) {
 bool uses_servers(const TrainFlags& flags) { return cluster::parse_strategy(flags.strategy).uses_servers(); }
 
 namespace {
+
+/// What is only for models that are divided, and what does not go with it.
+void check_mesh(const TrainFlags& flags, const cluster::MeshChoice& mesh) {
+  if (mesh.pipe == 1 && (!flags.stages.empty() || flags.recompute)) {
+    fail<InvalidArgument>("--stages and --recompute are for a pipeline: give --mesh pipe=2 or more");
+  }
+  if (!mesh.divides_model()) return;
+  const auto kind = cluster::parse_strategy(flags.strategy).kind;
+  if (kind != cluster::StrategyChoice::Kind::kAllReduce && kind != cluster::StrategyChoice::Kind::kZero) {
+    fail<InvalidArgument>("--mesh {}: a model is divided with --strategy allreduce or zero:1, zero:2, not {}",
+                          flags.mesh, flags.strategy);
+  }
+  if (kind == cluster::StrategyChoice::Kind::kZero && cluster::parse_strategy(flags.strategy).zero.stage == 3) {
+    fail<InvalidArgument>("--mesh {}: not with zero:3, which divides the parameters in another way; use zero:2",
+                          flags.mesh);
+  }
+  if (flags.device != "cpu") {
+    fail<InvalidArgument>("--mesh {}: a model is divided on the CPU only; on a GPU use zero:2 without it", flags.mesh);
+  }
+  if (mesh.pipe > 1 && flags.accumulate > 1) {
+    fail<InvalidArgument>("--accumulate {}: the lanes of a pipeline are its micro-batches; give more --lanes instead",
+                          flags.accumulate);
+  }
+  if (mesh.pipe > 1 && (!flags.loss_scale.empty() || flags.precision == "fp16")) {
+    fail<InvalidArgument>("--mesh {}: stages of a pipeline do not scale losses; use --precision bf16 or fp32",
+                          flags.mesh);
+  }
+  if (!flags.init.empty()) {
+    fail<InvalidArgument>(
+        "--init {} with --mesh {}: train a step from it without the mesh, and continue that run with it (trireme "
+        "resume "
+        "RUN --mesh ...)",
+        flags.init, flags.mesh);
+  }
+}
 
 void check_strategy(const TrainFlags& flags) {
   const auto strategy = cluster::parse_strategy(flags.strategy);
@@ -134,6 +199,12 @@ void check_strategy(const TrainFlags& flags) {
     parse_replicas(flags.replicas, flags.servers);
   } else if (flags.servers > 0) {
     fail<InvalidArgument>("--servers {}: --strategy {} does not use servers", flags.servers, flags.strategy);
+  }
+  if (flags.offload && !strategy.uses_servers()) {
+    fail<InvalidArgument>(
+        "--offload: the optimizer's state lives on servers with --strategy ps; {} keeps it on workers (zero:1 divides "
+        "it among them)",
+        flags.strategy);
   }
 }
 
@@ -161,14 +232,34 @@ void check_for_worker(const CLI::App& command) {
   });
 }
 
+/// With backup workers or a codec no two places know the same gradient.
+void check_loss_scale(const TrainFlags& flags) {
+  if (flags.loss_scale.empty() || !optim::parse_loss_scale(flags.loss_scale).dynamic) return;
+  if (flags.backup_workers > 0) {
+    fail<InvalidArgument>(
+        "--loss-scale {} with --backup-workers {}: which workers are late differs between servers, so a step has no "
+        "one gradient to leave out; use a fixed --loss-scale, or no backup workers",
+        flags.loss_scale, flags.backup_workers);
+  }
+  if (codec::parse_spec(flags.codec).kind != codec::Kind::kNone) {
+    fail<InvalidArgument>(
+        "--loss-scale {} with --codec {}: a gradient that is not finite cannot be encoded; use a fixed --loss-scale, "
+        "or no codec",
+        flags.loss_scale, flags.codec);
+  }
+}
+
 void check(const TrainFlags& flags) {
   check_each(flags);
   if (flags.epochs == 0 && flags.steps == 0)
     fail<InvalidArgument>("--epochs 0: nothing to do; give --epochs or --steps");
-  const std::uint32_t lanes = flags.lanes == 0 ? flags.workers : flags.lanes;
-  if (lanes < flags.workers) {
-    fail<InvalidArgument>("--lanes {} for {} workers: each worker needs at least one lane", lanes, flags.workers);
+  const cluster::MeshChoice mesh = mesh_of(flags);
+  const std::uint32_t data = cluster::data_workers(mesh, flags.workers);
+  const std::uint32_t lanes = flags.lanes == 0 ? usual_lanes(flags) : flags.lanes;
+  if (lanes < data) {
+    fail<InvalidArgument>("--lanes {} for {} workers: each worker needs at least one lane", lanes, data);
   }
+  check_mesh(flags, mesh);
   check_strategy(flags);
   if (const Slow slow = parse_slow(flags.slow); !flags.slow.empty() && slow.worker >= flags.workers) {
     fail<InvalidArgument>("--slow {}: the workers are 0 to {}", flags.slow, flags.workers - 1);
@@ -183,14 +274,24 @@ void check(const TrainFlags& flags) {
         "gradient to clip; use --clip-value, or no backup workers",
         flags.clip_norm, flags.backup_workers);
   }
+  if (flags.precision == "fp16" && flags.device == "cpu") {
+    fail<InvalidArgument>(
+        "--precision fp16 --device cpu: CPUs have no products of fp16 matrices; use --precision bf16, or --device "
+        "cuda");
+  }
+  check_loss_scale(flags);
   const auto kind = cluster::parse_strategy(flags.strategy).kind;
   if (!flags.prune.empty() && cluster::parse_strategy(flags.strategy).local_sgd.elastic > 0) {
     fail<InvalidArgument>(
         "--prune {}: with elastic averaging each worker would prune other parameters; leave elastic out", flags.prune);
   }
-  if (codec::parse_spec(flags.codec).kind != codec::Kind::kNone && kind == cluster::StrategyChoice::Kind::kLocalSgd) {
+  const bool encodes = codec::parse_spec(flags.codec).kind != codec::Kind::kNone;
+  if (encodes && kind == cluster::StrategyChoice::Kind::kLocalSgd) {
     fail<InvalidArgument>("--codec {}: local-sgd exchanges parameters, not gradients; use allreduce or ps",
                           flags.codec);
+  }
+  if (encodes && kind == cluster::StrategyChoice::Kind::kZero) {
+    fail<InvalidArgument>("--codec {}: zero sends gradients as they are; use allreduce or ps", flags.codec);
   }
 }
 

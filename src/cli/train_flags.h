@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "trireme/open.h"
+#include "trireme/strategy.h"
 
 namespace trireme::launch {
 struct JobSpec;
@@ -45,7 +46,19 @@ struct TrainFlags {
   double wait_for_workers = 600;
   std::uint64_t max_views = 0;
   std::uint32_t servers = 1;
+  std::uint32_t servers_per_host = 0;  ///< where another launcher starts the job; 0 = `servers` counts
+  std::string backend = "auto";        ///< of the collectives
+  std::string hosts;                   ///< "a:4,b:4", to start it there over ssh; see parse_hosts
+  std::string hostfile;                ///< the same in a file
+  std::string discover;                ///< a script that prints them, asked again and again
   std::string strategy = "ps";
+  std::string mesh;  ///< "data=2,pipe=2,tensor=1"; empty: the model is not divided
+  std::string pipeline = "1f1b";
+  std::string stages;  ///< "3,5,4"; empty: cut by cost
+  bool recompute = false;
+  std::uint32_t tensor_lanes = 0;
+  std::string memory;  ///< "8gb" of each worker; empty: nobody checks
+  bool offload = false;
   std::string consistency;  ///< of strategy ps; empty for the others
   std::string buffers = "average";
   std::uint32_t backup_workers = 0;
@@ -62,6 +75,7 @@ struct TrainFlags {
   std::string groups = {};  ///< see optim::parse_groups
   std::string prune = {};
   std::string precision = "fp32";
+  std::string loss_scale = {};  ///< see optim::parse_loss_scale; empty = what fits the precision
   double label_smoothing = 0;
   double clip_norm = 0;
   double clip_value = 0;
@@ -85,7 +99,11 @@ struct TrainFlags {
   std::string stop_at;
   std::uint32_t early_stop = 0;
   std::uint64_t log_every = 10;
+  std::uint64_t histograms = 0;
   std::string log_level;
+  std::string dash = "127.0.0.1:0";
+  std::string dash_cert;
+  std::string on_event;
   std::string slow;
   std::uint32_t step_ms = 0;
   bool balance = false;
@@ -193,6 +211,12 @@ Slow parse_slow(const std::string& text);
 
 /// Throws InvalidArgument if there is no such device.
 void check_device(const std::string& flag, const std::string& value);
+
+/// Returns how the model is divided. Throws InvalidArgument if --mesh or --pipeline cannot be read.
+cluster::MeshChoice mesh_of(const TrainFlags& flags);
+
+/// Returns how many lanes there are unless they are given.
+std::uint32_t usual_lanes(const TrainFlags& flags);
 
 /// Whether the strategy is ps, and whether it has servers. Throw InvalidArgument if there is no such strategy.
 bool is_ps(const TrainFlags& flags);

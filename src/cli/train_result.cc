@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdio>
 
+#include <fmt/format.h>
+
 #include "trireme/metrics.h"
 
 #include "cli/training.h"
@@ -11,7 +13,9 @@
 namespace trireme::cli {
 
 std::string describe_strategy(const TrainFlags& flags) {
-  return cluster::describe(cluster::parse_strategy(flags.strategy), flags.consistency);
+  const std::string strategy = cluster::describe(cluster::parse_strategy(flags.strategy), flags.consistency);
+  const cluster::MeshChoice mesh = mesh_of(flags);
+  return mesh.divides_model() ? strategy + " on " + cluster::to_string(mesh) : strategy;
 }
 
 namespace {
@@ -73,6 +77,10 @@ void tell_result(const launch::JobOutcome& outcome, const observe::RunFolder& fo
   }
   if (result.contains("sparsity"))
     fmt::print("pruned: {:.1f} % of the parameters are zero\n", 100 * number("sparsity"));
+  if (number("steps_left_out") > 0) {
+    fmt::print("left out: {:.0f} {} whose gradient was not finite; the loss scale is {:g}\n", number("steps_left_out"),
+               number("steps_left_out") == 1 ? "step" : "steps", number("loss_scale"));
+  }
   if (result.contains("stopped_because")) fmt::print("stopped: {}\n", result.value("stopped_because", ""));
   fmt::print("\nthe run is in {}\n", out);
   fmt::print("  model.safetensors   the final parameters: trireme eval {}, trireme predict {}\n", out, out);

@@ -12,6 +12,7 @@
 #include "cli/check_script.h"
 #include "cli/init_model.h"
 #include "cli/known_names.h"
+#include "cli/mesh_plan.h"
 #include "cli/model_rules.h"
 #include "cli/origin.h"
 #include "cli/run_samples.h"
@@ -62,6 +63,7 @@ void check_fits(const TrainFlags& flags, const data::Schema& samples, const Work
   } else {
     check_model_takes(flags.model, samples);
   }
+  check_division(flags, samples);
   if (program.check) program.check(flags, samples);
 }
 
@@ -105,26 +107,37 @@ int tell_end(const launch::JobOutcome& outcome, const observe::RunFolder& folder
 
 }  // namespace
 
-std::vector<std::string> worker_words(const WorkerProgram& program, const std::vector<std::string>& words) {
+std::vector<std::string> worker_words(const WorkerProgram& program, const std::vector<std::string>& words,
+                                      const std::string& backend) {
   std::vector<std::string> argv = program.argv;
-  if (argv.empty()) argv.push_back(launch::companion_program("trireme-worker"));
+  if (argv.empty()) {
+    argv.push_back(launch::companion_program(backend == "mpi" ? "trireme-mpi-worker" : "trireme-worker"));
+  }
   argv.insert(argv.end(), words.begin(), words.end());
   return argv;
 }
 
-int train(TrainFlags flags, const std::string& config, const WorkerProgram& program,
-          std::optional<observe::RunFolder> existing, std::optional<Step> from) {
+data::Opened open_checked(const TrainFlags& flags, const WorkerProgram& program) {
+  data::Opened opened = load_before_start(flags);
+  check_fits(flags, opened.split.train->schema(), program);
+  return opened;
+}
+
+namespace {
+
+int train_here(TrainFlags flags, const std::string& config, const WorkerProgram& program,
+               std::optional<observe::RunFolder> existing, std::optional<Step> from, const ForeignStart* start,
+               RemoteStart* remote) {
   const std::string model = flags.model;  // as people know it
   if (existing && std::filesystem::exists(existing->network())) flags.model = existing->network().string();
   check(flags);
   const std::string init = existing && newest_step(*existing).has_value() ? "" : settle_init(flags);
-  const data::Opened opened = load_before_start(flags);
+  const data::Opened opened = open_checked(flags, program);
   const data::Split& data = opened.split;
-  check_fits(flags, data.train->schema(), program);
   if (existing) check_samples(*existing, data.train->size());
   const data::Sampler sampler({.samples = data.train->size(),
                                .batch = flags.batch,
-                               .lanes = flags.lanes == 0 ? flags.workers : flags.lanes,
+                               .lanes = flags.lanes == 0 ? usual_lanes(flags) : flags.lanes,
                                .sharding = data::Sharding::parse(flags.shard)});
   if (existing && !from) {
     const Step steps = flags.steps > 0 ? flags.steps : flags.epochs * sampler.steps_per_epoch();
@@ -137,7 +150,7 @@ int train(TrainFlags flags, const std::string& config, const WorkerProgram& prog
       return 0;
     }
   }
-  worker_words(program, {});  // is there a program? Before the folder is made
+  worker_words(program, {}, flags.backend);  // is there a program? Before the folder is made
   if (from) go_back_to(*from, *existing);
   if (existing) tell_origin(*existing);
   const auto folder = existing ? *existing : create_folder(flags);
@@ -154,8 +167,49 @@ int train(TrainFlags flags, const std::string& config, const WorkerProgram& prog
   launch::JobSpec job = to_job(flags);
   job.plan_within = kPlanWithin;
   job.threads = flags.threads > 0 ? flags.threads : threads_per_worker(flags.lanes);
-  job.worker_argv = worker_words(program, {nlohmann::json(flags).dump()});
-  return tell_end(launch::run_job(job, folder), folder, flags, program);
+  job.worker_argv = worker_words(program, {nlohmann::json(flags).dump()}, flags.backend);
+  if (remote != nullptr) remote->prepare(job, folder);
+  if (start == nullptr) return tell_end(launch::run_job(job, folder), folder, flags, program);
+  const cluster::LaunchedPlace place = take_part_of(*start, flags);
+  job.part = to_part(place, folder.path());
+  const launch::JobOutcome outcome = launch::run_job(job, folder);
+  cluster::withdraw(place);
+  return tell_end(outcome, folder, flags, program);
+}
+
+/// The run that a launcher's restart continues; nullopt if there is none.
+std::optional<observe::RunFolder> folder_of_restart(const TrainFlags& flags, const ForeignStart& start) {
+  if (start.restarts() == 0 || flags.out.empty() || !std::filesystem::is_directory(flags.out)) return std::nullopt;
+  auto folder = observe::RunFolder::reopen(flags.out);
+  return std::filesystem::exists(folder.config()) ? std::optional(std::move(folder)) : std::nullopt;
+}
+
+}  // namespace
+
+int train(TrainFlags flags, const std::string& config, const WorkerProgram& program,
+          std::optional<observe::RunFolder> existing, std::optional<Step> from, RemoteStart* remote) {
+  return train_here(std::move(flags), config, program, std::move(existing), from, /*start=*/nullptr, remote);
+}
+
+int train_part(TrainFlags flags, const std::string& config, const WorkerProgram& program, const ForeignStart& start,
+               std::optional<observe::RunFolder> existing) {
+  if (start.plan.leads) {
+    if (!flags.json) fmt::print("{}\n", describe(start));
+    if (!existing) existing = folder_of_restart(flags, start);
+    return train_here(std::move(flags), config, program, std::move(existing), {}, &start, /*remote=*/nullptr);
+  }
+  check(flags);
+  if (existing) {
+    if (std::filesystem::exists(existing->network())) flags.model = existing->network().string();
+    flags.out = existing->path().string();  // where each worker writes its part of a checkpoint
+  } else {
+    settle_init(flags);
+  }
+  launch::JobSpec job = to_job(flags);
+  job.plan_within = kPlanWithin;
+  job.threads = flags.threads > 0 ? flags.threads : threads_per_worker(flags.lanes);
+  job.worker_argv = worker_words(program, {nlohmann::json(flags).dump()}, flags.backend);
+  return run_beside(job, start, flags);
 }
 
 }  // namespace trireme::cli

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "cli/foreign_start.h"
+#include "cli/remote/remote_start.h"
 #include "cli/train_flags.h"
 #include "observe/run_folder.h"
 
@@ -22,13 +24,26 @@ struct WorkerProgram {
   std::function<void(const TrainFlags& flags, const data::Schema& samples)> check = {};
 };
 
-/// Returns the words that start a worker: the program's, then `words`. Throws InvalidArgument if there is no program.
-std::vector<std::string> worker_words(const WorkerProgram& program, const std::vector<std::string>& words);
+/// Returns the words that start a worker: the program's, then `words`. `backend`: see --backend. Throws InvalidArgument
+/// if there is no program.
+std::vector<std::string> worker_words(const WorkerProgram& program, const std::vector<std::string>& words,
+                                      const std::string& backend = "auto");
+
+/// Returns the data that the flags name, once the task and the model fit it. Throws InvalidArgument, naming the flag or
+/// the field, if something is wrong with any of them.
+data::Opened open_checked(const TrainFlags& flags, const WorkerProgram& program);
 
 /// Trains in `existing`, the folder of a run that continues, or in a new one that the flags name; `config` becomes its
 /// config.toml, once nothing is left that could be wrong with the flags. A run that continues does so from the
-/// checkpoint of step `from`, if that is given. Returns the exit status. Throws InvalidArgument, IoError, Corrupt.
+/// checkpoint of step `from`, if that is given. `remote`: its processes run on other hosts; null = here. Returns the
+/// exit status. Throws InvalidArgument, IoError, Corrupt.
 int train(TrainFlags flags, const std::string& config, const WorkerProgram& program,
-          std::optional<observe::RunFolder> existing = {}, std::optional<Step> from = {});
+          std::optional<observe::RunFolder> existing = {}, std::optional<Step> from = {},
+          RemoteStart* remote = nullptr);
+
+/// The same where another launcher has started this command, as one of several: the one that leads makes the folder and
+/// tells the result, the others start their workers and servers. A run that the launcher has started again continues.
+int train_part(TrainFlags flags, const std::string& config, const WorkerProgram& program, const ForeignStart& start,
+               std::optional<observe::RunFolder> existing = {});
 
 }  // namespace trireme::cli

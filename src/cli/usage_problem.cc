@@ -100,9 +100,9 @@ std::string explain(const CLI::App& app, const CLI::ParseError& problem) {
     text = explain_missing(given);
   } else if (const CLI::Option* flag = flag_in(given, message);
              dynamic_cast<const CLI::ArgumentMismatch*>(&problem) != nullptr && flag != nullptr) {
-    text = flag->get_expected_min() == 0
-               ? fmt::format("{} takes no value", flag->get_name())
-               : fmt::format("{} needs a value: {}", flag->get_name(), flag->get_description());
+    text = flag->get_expected_min() == 0 ? fmt::format("{} takes no value", flag->get_name())
+           : flag->count() > 1           ? fmt::format("{} was given {} times", flag->get_name(), flag->count())
+                               : fmt::format("{} needs a value: {}", flag->get_name(), flag->get_description());
   }
   return fmt::format("{}; see {} --help", text, given.words);
 }

@@ -70,6 +70,7 @@ JobEnvironment from_own_variables(const Lookup& lookup, const std::string& role)
   place.trace_algorithms = number_of(lookup, "TRIREME_TRACE_ALGORITHMS", 0) != 0;
   place.trace_steps = number_of(lookup, "TRIREME_TRACE_STEPS", 0) != 0;
   place.timeline = number_of(lookup, "TRIREME_TIMELINE", 0) != 0;
+  place.backend = read_backend(lookup);
   place.run_folder = text_of(lookup, "TRIREME_RUN_DIR");
   place.train_options = text_of(lookup, "TRIREME_TRAIN_OPTIONS");
   place.initial_workers = static_cast<std::uint32_t>(number_of(lookup, "TRIREME_INITIAL_WORKERS", 0));
@@ -160,6 +161,14 @@ void check_secret(const std::string& secret, const std::string& where) {
 
 LogOptions JobEnvironment::logging() const {
   return {.role = fmt::format("{} {}", to_string(role), rank), .level = log_level};
+}
+
+std::string read_backend(const Lookup& lookup) {
+  const std::string backend = text_of(lookup, "TRIREME_BACKEND");
+  if (backend.empty() || backend == "auto" || backend == "native") return "";
+  if (backend == "mpi") return backend;
+  fail<InvalidArgument>("TRIREME_BACKEND='{}'{}: expected native or mpi", backend,
+                        did_you_mean(backend, {"native", "mpi"}));
 }
 
 std::string read_secret(const Lookup& lookup) {

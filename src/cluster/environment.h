@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/log.h"
 #include "cluster/protocol.h"
@@ -22,7 +23,8 @@ struct JobEnvironment {
   std::string store;    ///< where the master is found and keeps what must outlive it; empty = it cannot be replaced
   /// Where to listen: servers for workers, workers for each other. Empty host = see own_host.h; port 0 = any free one.
   net::Address listen{.host = ""};
-  bool hosts_master = false;  ///< this process also runs the master, at `master`
+  bool hosts_master = false;                    ///< this process also runs the master, at `master`
+  std::vector<std::uint32_t> own_servers = {};  ///< servers that this process, a worker, also runs
   std::string secret;
   net::Transport transport = net::Transport::kAuto;
   std::uint64_t bits_per_second = 0;     ///< experiments: slow links, without shared memory; 0 = no limit
@@ -31,6 +33,7 @@ struct JobEnvironment {
   bool trace_steps = false;              ///< write down when each step of a loop of your own began and took effect
   bool timeline = false;                 ///< record what the process does when; see observe::Timeline
   LogLevel log_level = LogLevel::kInfo;
+  std::string backend = {};   ///< of the collectives: mpi; empty = native
   std::string run_folder;     ///< where results go; empty = the process decides
   std::string train_options;  ///< of a Trainer, as JSON: they win over the program's own; empty = none
 
@@ -42,7 +45,8 @@ struct JobEnvironment {
 using Lookup = std::function<const char*(const char* name)>;
 
 /// Returns what the environment says: Trireme's own variables (set by `trireme run`), else TF_CONFIG; nullopt if
-/// neither is set: the process is alone. Throws InvalidArgument that names the variable and what is wrong with it.
+/// neither is set: the process is alone, or another launcher has started it (see resolvers/). Throws InvalidArgument
+/// that names the variable and what is wrong with it.
 ///
 ///   TRIREME_ROLE worker|server   TRIREME_RANK      TRIREME_WORKERS   TRIREME_SERVERS   TRIREME_MASTER host:port
 ///   TRIREME_LISTEN host:port     TRIREME_TRANSPORT TRIREME_RUN_DIR   TRIREME_SECRET or TRIREME_SECRET_FILE
@@ -52,12 +56,16 @@ using Lookup = std::function<const char*(const char* name)>;
 ///   TRIREME_THROTTLE 100mbit     TRIREME_LATENCY_MS                  TRIREME_TRACE_ALGORITHMS 1
 ///   TRIREME_TRACE_STEPS 1        TRIREME_TRAIN_OPTIONS {"codec": "fp16"}: for a Trainer, by the flags' names
 ///   TRIREME_LOG_LEVEL debug|info|warning|error                       TRIREME_TIMELINE 1
+///   TRIREME_BACKEND native|mpi
 ///
 /// TF_CONFIG: the jobs are `chief` (or `master`), `worker` and `ps`. Each listens at its own address. The chief is
 /// worker 0 and hosts the master at its address; without a chief, worker 0 does. The secret comes from TRIREME_SECRET
 /// or TRIREME_SECRET_FILE.
 std::optional<JobEnvironment> read_environment(const Lookup& lookup);
 std::optional<JobEnvironment> read_environment();  ///< from this process's environment
+
+/// Returns what TRIREME_BACKEND says: "mpi", or empty for the native engine. Throws InvalidArgument.
+std::string read_backend(const Lookup& lookup);
 
 /// Returns the secret in TRIREME_SECRET, or in the file that TRIREME_SECRET_FILE names; empty if neither is set.
 /// Throws InvalidArgument if it is shorter than 16 characters, IoError.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <optional>
 #include <string>
@@ -17,5 +18,10 @@ inline constexpr const char* kLeasesKey = "leases";
 /// throws as Store does, and Corrupt if what is stored there is no address. Returns an empty function for an empty
 /// location: the master cannot be replaced.
 std::function<std::optional<net::Address>()> make_master_finder(const std::string& location);
+
+/// Returns how long a process goes on while no master is to be found: TRIREME_WITHOUT_MASTER, in seconds; ten minutes
+/// unless set. Throws InvalidArgument if it is no whole number from 1 on.
+std::chrono::seconds without_master_within(const std::function<const char*(const char* name)>& lookup);
+std::chrono::seconds without_master_within();  ///< from this process's environment
 
 }  // namespace trireme::cluster

@@ -6,12 +6,14 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "cluster/host_load.h"
 
 namespace trireme::cluster {
 namespace {
 
 constexpr auto kRowsWithin = 2s;  // other workers report within a heartbeat or two, unless they died
 constexpr auto kRowsPoll = 5ms;
+constexpr auto kTellLoadEvery = 1s;   // of this host and process
 constexpr auto kRegroupWithin = 24h;  // the master gives up long before, and says so
 
 // How long it may take to connect to the next master. At first not long: a host that is gone does not answer, and the
@@ -160,7 +162,8 @@ void Membership::find_next_master(const std::shared_ptr<net::Connection>& lost, 
     }
     std::this_thread::sleep_for(20ms);
   }
-  fail<PeerLost>("no master took over within {:.0f} s: {}", seconds(deadline.allowed()), last_problem);
+  fail<PeerLost>("no master took over within {:.0f} s, and TRIREME_WITHOUT_MASTER says to wait no longer: {}",
+                 seconds(deadline.allowed()), last_problem);
 }
 
 JoinReply Membership::join(JoinRequest request, std::chrono::milliseconds within) {
@@ -249,8 +252,20 @@ void Membership::report(WorkDone work) {
   add(unreported_.metrics, work.metrics);
   unreported_.busy_s += work.busy_s;
   unreported_.lanes += work.lanes;
+  unreported_.phases.resize(std::max(unreported_.phases.size(), work.phases.size()), 0.0);
+  for (std::size_t phase = 0; phase < work.phases.size(); ++phase) unreported_.phases[phase] += work.phases[phase];
   if (!work.rows.empty()) unreported_.rows = std::move(work.rows);
   for (const auto& [name, value] : work.averages) unreported_.averages[name] = value;
+}
+
+void Membership::tell_activity(std::function<Activity()> activity) {
+  const MutexLock lock(mutex_);
+  activity_ = std::move(activity);
+}
+
+void Membership::tell_spans(std::function<Recording(Step steps)> recording) {
+  const MutexLock lock(mutex_);
+  recording_ = std::move(recording);
 }
 
 void Membership::take_rows_after(Step step, View back_in) {
@@ -336,7 +351,12 @@ void Membership::send_heartbeat() {
     heartbeat.member = member_;
     heartbeat.work = unreported_;
     heartbeat.rows = rows_;
+    if (activity_) heartbeat.activity = activity_();
     unreported_ = {.clock = unreported_.clock, .lr = unreported_.lr, .rows = std::move(unreported_.rows)};
+  }
+  if (const auto now = Deadline::Clock::now(); now - load_told_at_ >= kTellLoadEvery) {
+    load_told_at_ = now;
+    heartbeat.load = host_load();
   }
   if (events_.clocks) heartbeat.clocks = events_.clocks();
   if (events_.shards) heartbeat.shards = events_.shards();
@@ -347,6 +367,7 @@ void Membership::send_heartbeat() {
   if (!reply.abort.empty()) tell_abort(reply.abort);
   if (heartbeat.member == member()) tell_regroup(reply);
   probe_.set_targets(reply.apart);
+  if (reply.record != 0) send_spans(heartbeat.member, reply);
   if (!reply.leading) follow_leader();
 }
 
@@ -366,11 +387,29 @@ void Membership::take_rows(const HeartbeatReply& reply) {
   for (const MetricsRow& row : fresh) events_.on_row(row);
 }
 
+void Membership::send_spans(MemberId self, const HeartbeatReply& reply) {
+  std::function<Recording(Step steps)> recording;
+  {
+    const MutexLock lock(mutex_);
+    recording = recording_;
+  }
+  SpanReport report{.member = self, .request = reply.record, .clock = clock_.at(clock_now())};
+  if (recording) report.recording = recording(reply.record_steps);
+  try {
+    ask<Done>(kSpans, report, Deadline::in(master_patience()), "the spans of the last steps");
+  } catch (const Timeout& problem) {  // the next heartbeat finds another master, or none
+    log_warn("spans_not_told", "could not tell what the last steps were like", {{"reason", problem.what()}});
+  }
+}
+
 /// Sends a heartbeat. A timeout is not final if there may be another master.
 HeartbeatReply Membership::tell(const Heartbeat& heartbeat) {
   for (;;) {
     try {
-      return ask<HeartbeatReply>(kHeartbeat, heartbeat, Deadline::in(master_patience()), "a heartbeat");
+      const std::int64_t sent = clock_now();
+      auto reply = ask<HeartbeatReply>(kHeartbeat, heartbeat, Deadline::in(master_patience()), "a heartbeat");
+      clock_.add(reply.clock_id, sent, reply.clock, clock_now());
+      return reply;
     } catch (const Timeout&) {  // the connection is closed by then
       if (!options_.find_master || closing_.load()) throw;
     }

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "base/mutex.h"
+#include "cluster/clock_estimate.h"
 #include "cluster/link_probe.h"
 #include "cluster/protocol.h"
 #include "net/connection.h"
@@ -96,6 +97,13 @@ class Membership {
   /// latter are reported until they are replaced. Cheap; thread-safe.
   void report(WorkDone work);
 
+  /// From now on each heartbeat says what this process is doing. `activity` is called on the heartbeat's thread.
+  void tell_activity(std::function<Activity()> activity);
+
+  /// From now on the master gets what this process did in its last steps, when somebody asks for it. `recording` is
+  /// called on the heartbeat's thread.
+  void tell_spans(std::function<Recording(Step steps)> recording);
+
   /// The chief has the rows up to `step` from before, and wants the later ones. If training has gone back to a
   /// checkpoint, that was in view `back_in`.
   void take_rows_after(Step step, View back_in = 0);
@@ -138,8 +146,9 @@ class Membership {
 
   void beat(const std::stop_token& stop);
   void send_heartbeat();
-  HeartbeatReply tell(const Heartbeat& heartbeat);
+  HeartbeatReply tell(const Heartbeat& heartbeat) TRIREME_REQUIRES(beat_mutex_);
   void take_rows(const HeartbeatReply& reply) TRIREME_REQUIRES(beat_mutex_);
+  void send_spans(MemberId self, const HeartbeatReply& reply) TRIREME_REQUIRES(beat_mutex_);
   void tell_abort(const std::string& reason) TRIREME_REQUIRES(beat_mutex_);  // only once
   void tell_regroup(const HeartbeatReply& reply) TRIREME_REQUIRES(beat_mutex_);
   JoinReply join(JoinRequest request, std::chrono::milliseconds within);
@@ -161,6 +170,8 @@ class Membership {
   ViewInfo view_ TRIREME_GUARDED_BY(mutex_);
   std::string launch_ TRIREME_GUARDED_BY(mutex_);
   WorkDone unreported_ TRIREME_GUARDED_BY(mutex_);
+  std::function<Activity()> activity_ TRIREME_GUARDED_BY(mutex_);
+  std::function<Recording(Step steps)> recording_ TRIREME_GUARDED_BY(mutex_);
   RowsTaken rows_ TRIREME_GUARDED_BY(mutex_);       // of the chief
   Step rows_taken_ TRIREME_GUARDED_BY(mutex_) = 0;  // by the chief, as the master says
   std::pair<View, Regroup> regroup_told_ TRIREME_GUARDED_BY(beat_mutex_){0, Regroup::kNo};
@@ -168,6 +179,8 @@ class Membership {
   bool over_told_ TRIREME_GUARDED_BY(beat_mutex_) = false;
   bool abort_told_ TRIREME_GUARDED_BY(beat_mutex_) = false;
   Deadline::Clock::time_point follow_at_ TRIREME_GUARDED_BY(beat_mutex_){};  // when to ask the store again who leads
+  Deadline::Clock::time_point load_told_at_ TRIREME_GUARDED_BY(beat_mutex_){};
+  ClockEstimate clock_ TRIREME_GUARDED_BY(beat_mutex_);
   LinkProbe probe_;  // members that did not answer; the heartbeats tell
   std::jthread thread_;
 };

@@ -1,5 +1,8 @@
 #include "cluster/protocol.h"
 
+#include <algorithm>
+#include <numeric>
+
 namespace trireme::cluster {
 
 std::string to_string(Role role) { return role == Role::kWorker ? "worker" : "server"; }
@@ -22,6 +25,17 @@ std::vector<std::uint32_t> slots_of(const std::vector<MemberStatus>& members) {
   std::vector<std::uint32_t> slots;
   for (const MemberStatus& member : members) slots.push_back(member.slot);
   return slots;
+}
+
+void DurationHistogram::add(double seconds, std::uint64_t times) {
+  counts.resize(bounds.size() + 1, 0);
+  const auto bound = std::ranges::lower_bound(bounds, seconds);
+  counts[static_cast<std::size_t>(bound - bounds.begin())] += times;
+  sum += seconds * static_cast<double>(times);
+}
+
+std::uint64_t DurationHistogram::count() const {
+  return std::accumulate(counts.begin(), counts.end(), std::uint64_t{0});
 }
 
 std::uint64_t Plan::samples_in(Step made) const {

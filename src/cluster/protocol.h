@@ -11,6 +11,7 @@
 #include "trireme/types.h"
 
 #include "cluster/assignment.h"
+#include "cluster/span_report.h"
 #include "cluster/stragglers.h"
 #include "net/address.h"
 
@@ -30,20 +31,36 @@ std::string to_string(Role role);
 /// Requests of members and observers to the master.
 enum Request : std::uint16_t {
   kJoin = 1,  ///< JoinRequest -> JoinReply: at once for learners, else when there is a view with this process in it
-  kHeartbeat = 2,  ///< Heartbeat -> HeartbeatReply
-  kPlan = 3,       ///< Plan -> Done: how long the job is; all workers say the same
-  kLease = 4,      ///< LeaseRequest -> LeaseReply: work for asynchronous workers
-  kStatus = 5,     ///< Done -> JobStatus: for any peer that knows the secret
-  kResult = 6,     ///< ResultReport -> Done: the result of the job, from the chief
-  kStop = 7,       ///< StopRequest -> Done: finish the step and end
-  kLeave = 8,      ///< LeaveNotice -> Done: a member ends on purpose
-  kScale = 9,      ///< ScaleRequest -> Done: how many workers and servers there should be from now on
-  kRewind = 10,    ///< RewindRequest -> Done: leased work is repeated from a checkpoint on, from the chief
+  kHeartbeat = 2,    ///< Heartbeat -> HeartbeatReply
+  kPlan = 3,         ///< Plan -> Done: how long the job is; all workers say the same
+  kLease = 4,        ///< LeaseRequest -> LeaseReply: work for asynchronous workers
+  kStatus = 5,       ///< Done -> JobStatus: for any peer that knows the secret
+  kResult = 6,       ///< ResultReport -> Done: the result of the job, from the chief
+  kStop = 7,         ///< StopRequest -> Done: finish the step and end
+  kLeave = 8,        ///< LeaveNotice -> Done: a member ends on purpose
+  kScale = 9,        ///< ScaleRequest -> Done: how many workers and servers there should be from now on
+  kRewind = 10,      ///< RewindRequest -> Done: leased work is repeated from a checkpoint on, from the chief
+  kClaimSlot = 11,   ///< SlotClaimRequest -> SlotClaim: for processes whose launcher gave them no rank
+  kCheckpoint = 12,  ///< CheckpointNow -> Done: save the state as soon as possible
+  kRecord = 13,      ///< RecordRequest -> RecordReply: collect what the members did in their last steps
+  kSpans = 14,       ///< SpanReport -> Done: that of one member
+  kRecorded = 15,    ///< RecordedQuery -> RecordedReply: what was collected, member by member
 };
 
 struct Done {
   bool ok = true;
   NLOHMANN_DEFINE_TYPE_INTRUSIVE(Done, ok)
+};
+
+struct SlotClaimRequest {
+  Role role = Role::kWorker;
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(SlotClaimRequest, role)
+};
+
+/// The next slot that nobody has claimed or taken; each is given out once.
+struct SlotClaim {
+  std::uint32_t slot = 0;
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(SlotClaim, slot)
 };
 
 /// A process wants to be in the next view: a new one, or a member of the current view that cannot continue in it.
@@ -78,7 +95,8 @@ struct ViewInfo {
   std::vector<MemberInfo> servers;  ///< by slot
   std::vector<ShardPlace> shards;   ///< of the parameters, if there are servers: always as many as in the first view
   std::vector<double> lane_costs;   ///< by rank: relative costs by which lanes are dealt; empty = all workers are equal
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(ViewInfo, view, workers, servers, shards, lane_costs)
+  bool save = false;                ///< its workers save a checkpoint before its first step: somebody asked for one
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(ViewInfo, view, workers, servers, shards, lane_costs, save)
 
   /// Returns the lanes of each worker, by rank.
   std::vector<LaneRange> deal(Lane lanes) const;
@@ -154,7 +172,39 @@ struct WorkDone {
   std::uint64_t lanes = 0;                 ///< how many lanes it computed in that time
   std::map<std::string, double> averages;  ///< custom loops, from the chief: the latest means over all workers
   std::vector<RowPart> rows;               ///< all that it holds of rows that the chief has not got
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(WorkDone, clock, samples, loss_sum, metrics, lr, busy_s, lanes, averages, rows)
+  std::vector<double> phases = {};         ///< seconds in each of kPhaseNames (base/spans.h); empty = not known
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(WorkDone, clock, samples, loss_sum, metrics, lr, busy_s, lanes, averages, rows, phases)
+};
+
+/// What a worker is doing at the moment of a heartbeat, which its own thread sends: it arrives even when the training
+/// thread waits forever.
+struct Activity {
+  std::string what = {};  ///< "forward", "wait", …; empty = not known, or between two of them
+  Step step = 0;
+  double for_s = 0;  ///< how long already
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(Activity, what, step, for_s)
+};
+
+/// A GPU of a host, as its driver says.
+struct GpuLoad {
+  std::string name = {};
+  double use = 0;            ///< share of the last moments in which it computed
+  std::uint64_t memory = 0;  ///< bytes that it has
+  std::uint64_t used = 0;    ///< of them, by whichever processes
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(GpuLoad, name, use, memory, used)
+};
+
+/// What a process uses of its host. A member reads it about once a second.
+struct HostLoad {
+  std::string name = {};       ///< of the host
+  std::uint32_t cores = 0;     ///< 0 = nothing of this is known
+  double load = 0;             ///< processes that want to run, over the last minute
+  std::uint64_t memory = 0;    ///< bytes that the host has
+  std::uint64_t free = 0;      ///< of them, what could still be used
+  std::uint64_t resident = 0;  ///< bytes of this process in memory
+  double cpu_s = 0;            ///< CPU time that this process has had
+  std::vector<GpuLoad> gpus = {};
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(HostLoad, name, cores, load, memory, free, resident, cpu_s, gpus)
 };
 
 /// The clocks of all workers at one moment, from a server, which delays workers and thus knows them.
@@ -182,7 +232,9 @@ struct Heartbeat {
   ShardReports shards;            ///< from servers: about the shards of which they are primary
   RowsTaken rows;                 ///< from the chief
   std::vector<MemberId> reached;  ///< of those that `HeartbeatReply::apart` named: they answer now
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(Heartbeat, member, work, clocks, shards, rows, reached)
+  Activity activity = {};         ///< from workers
+  HostLoad load = {};             ///< now and then
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(Heartbeat, member, work, clocks, shards, rows, reached, activity, load)
 };
 
 /// Whether, and when, the members must form the next view.
@@ -204,8 +256,12 @@ struct HeartbeatReply {
   std::vector<MetricsRow> rows;   ///< for the chief: complete ones that it has not got
   Step rows_taken = 0;            ///< the chief has the rows up to this step: their parts can be forgotten
   std::vector<MemberInfo> apart;  ///< did not answer this process, or it them: to be tried again
+  std::string clock_id = {};      ///< own_clock_id() of the master
+  std::int64_t clock = 0;         ///< clock_now() of the master, when it answered
+  std::uint64_t record = 0;       ///< not 0: send the spans of the last `record_steps` steps, for this request
+  Step record_steps = 0;
   NLOHMANN_DEFINE_TYPE_INTRUSIVE(HeartbeatReply, stop, over, abort, view, regroup, reason, expelled, leading, rows,
-                                 rows_taken, apart)
+                                 rows_taken, apart, clock_id, clock, record, record_steps)
 };
 
 /// Units [first, first + count).
@@ -223,14 +279,14 @@ struct LeaseRequest {
   std::uint64_t number = 0;  ///< of this member's requests, from 1 on
   std::vector<UnitRange> finished;
   std::vector<UnitRange> held;  ///< leased and not finished; what else the master has leased to it is given out again
-  std::uint64_t saved = 0;      ///< not 0: the chief has saved the result of this many finished units
+  std::uint64_t saved = 0;      ///< not 0: the chief ends the pause after this many finished units
   bool more = true;             ///< asks for work
   NLOHMANN_DEFINE_TYPE_INTRUSIVE(LeaseRequest, member, view, number, finished, held, saved, more)
 };
 
 struct LeaseReply {
   bool over = false;           ///< every unit is finished
-  bool save = false;           ///< for the chief: nobody is at work; save the state and report it
+  bool save = false;           ///< nobody is at work: all evaluate, the chief saves the state and reports it
   UnitRange range;             ///< empty and not over: others are still at work, or the chief saves; ask again
   std::uint64_t finished = 0;  ///< units that all workers together have finished
   NLOHMANN_DEFINE_TYPE_INTRUSIVE(LeaseReply, over, save, range, finished)
@@ -246,6 +302,11 @@ struct RewindRequest {
 struct StopRequest {
   std::string reason;
   NLOHMANN_DEFINE_TYPE_INTRUSIVE(StopRequest, reason)
+};
+
+struct CheckpointNow {
+  std::string reason;
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(CheckpointNow, reason)
 };
 
 struct LeaveNotice {
@@ -287,7 +348,44 @@ struct MemberStatus {
   std::uint32_t slot = 0;
   std::int64_t pid = 0;
   std::string host;  ///< where it listens
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(MemberStatus, slot, pid, host)
+
+  // As it reported with its heartbeats; of workers only, where not otherwise said.
+  double silent_s = 0;  ///< since the last one; of servers too
+  Step clock = 0;       ///< steps that it has finished
+  double samples_per_s = 0;
+  double lane_s = 0;                ///< its recent time for a lane; 0 = not known
+  Lane lanes = 0;                   ///< that it computes in each step; 0 where work is leased
+  std::vector<double> phases = {};  ///< seconds so far, by kPhaseNames; empty = not known
+  Activity activity = {};
+  HostLoad load = {};         ///< of servers too
+  std::uint32_t primary = 0;  ///< of servers: shards of which it is the primary
+  std::uint32_t copies = 0;   ///< of servers: shards of which it has a copy
+  std::string holds = {};     ///< for people: "lanes 0–1", "shards 0, 2; copies of 1, 3"
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(MemberStatus, slot, pid, host, silent_s, clock, samples_per_s, lane_s, lanes, phases,
+                                 activity, load, primary, copies, holds)
+};
+
+/// How often something happened and how long it took, by length.
+struct DurationHistogram {
+  std::vector<double> bounds = {};         ///< upper ones, in seconds, growing; what is longer is in the last count
+  std::vector<std::uint64_t> counts = {};  ///< of each bound, and of what is longer than all
+  double sum = 0;                          ///< seconds
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(DurationHistogram, bounds, counts, sum)
+
+  /// Adds `times` that took `seconds` each.
+  void add(double seconds, std::uint64_t times = 1);
+  std::uint64_t count() const;
+};
+
+/// What has happened under this master. It starts anew with its successor, as counters of a process do.
+struct JobCounters {
+  std::uint64_t steps = 0;                             ///< made, those that were repeated included
+  std::uint64_t samples = 0;                           ///< likewise
+  std::map<std::string, std::uint64_t> failures = {};  ///< members that were given up, by "worker died"
+  DurationHistogram step_s = {};                       ///< of a step
+  DurationHistogram recovery_s = {};                   ///< from a loss to the next step
+  double recovering_s = 0;  ///< since a loss after which no step was made yet; 0 = there is none
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(JobCounters, steps, samples, failures, step_s, recovery_s, recovering_s)
 };
 
 /// Returns the slots of `members`, in their order.
@@ -311,9 +409,10 @@ struct JobStatus {
   std::uint32_t wanted_workers = 0;  ///< how many there should be: the launcher starts and ends processes accordingly
   std::uint32_t wanted_servers = 0;
   nlohmann::json result;
+  JobCounters counters = {};
   NLOHMANN_DEFINE_TYPE_INTRUSIVE(JobStatus, state, reason, view, plan, now, averages, steps_per_s, spread_max, clocks,
                                  workers, servers, others, stragglers, copies_due, wanted_workers, wanted_servers,
-                                 result)
+                                 result, counters)
 };
 
 }  // namespace trireme::cluster

@@ -21,7 +21,8 @@ struct LanePace {
 struct Straggler {
   std::uint32_t slot = 0;
   double factor = 1;  ///< its time for a lane relative to the median
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(Straggler, slot, factor)
+  double for_s = 0;   ///< for how long it has been one
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(Straggler, slot, factor, for_s)
 };
 
 /// Returns the workers that take at least `from` times as long as the median worker (of two: the faster). Those in

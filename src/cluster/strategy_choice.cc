@@ -1,5 +1,7 @@
 #include "cluster/strategy_choice.h"
 
+#include <charconv>
+
 #include "base/error.h"
 #include "base/suggest.h"
 
@@ -7,6 +9,33 @@ namespace trireme::cluster {
 namespace {
 
 constexpr std::string_view kLocalSgd = "local-sgd";
+constexpr std::string_view kZero = "zero";
+constexpr std::uint32_t kMostShards = 1u << 16;
+
+/// "2", "2,shards=4".
+ZeroChoice parse_zero(const std::string& text, std::string_view rest) {
+  const auto refuse = [&] {
+    fail<InvalidArgument>(
+        "strategy '{}': write zero:1 (workers divide the optimizer's state), zero:2 (and gradients) or zero:3 (and "
+        "parameters); zero:2,shards=4 divides among groups of 4 workers",
+        text);
+  };
+  ZeroChoice choice;
+  const std::string_view stage = rest.substr(0, rest.find(','));
+  if (stage != "1" && stage != "2" && stage != "3") refuse();
+  choice.stage = static_cast<std::uint32_t>(stage.front() - '0');
+  if (stage.size() == rest.size()) return choice;
+  constexpr std::string_view kShards = "shards=";
+  std::string_view number = rest.substr(stage.size() + 1);
+  if (!number.starts_with(kShards)) refuse();
+  number.remove_prefix(kShards.size());
+  const auto [end, problem] = std::from_chars(number.data(), number.data() + number.size(), choice.shards);
+  if (problem != std::errc() || end != number.data() + number.size() || choice.shards == 0 ||
+      choice.shards > kMostShards) {
+    refuse();
+  }
+  return choice;
+}
 
 }  // namespace
 
@@ -24,11 +53,15 @@ StrategyChoice parse_strategy(const std::string& text) {
     }
   }
   const std::string word = text.substr(0, text.find(':'));
+  if (word == kZero) {
+    const std::size_t colon = std::min(text.size(), kZero.size() + 1);
+    return {.kind = Kind::kZero, .zero = parse_zero(text, std::string_view(text).substr(colon))};
+  }
   if (word == kLocalSgd) {
     fail<InvalidArgument>("strategy '{}': how many steps of its own does a worker take? such as local-sgd:16", text);
   }
-  fail<InvalidArgument>("unknown strategy '{}'{}: use ps, allreduce, local-sgd:<steps> or central", text,
-                        did_you_mean(word, {"ps", "allreduce", std::string(kLocalSgd), "central"}));
+  fail<InvalidArgument>("unknown strategy '{}'{}: use ps, allreduce, zero:<stage>, local-sgd:<steps> or central", text,
+                        did_you_mean(word, {"ps", "allreduce", std::string(kZero), std::string(kLocalSgd), "central"}));
 }
 
 std::string to_string(const StrategyChoice& choice) {
@@ -41,6 +74,9 @@ std::string to_string(const StrategyChoice& choice) {
       return fmt::format("{}:{}", kLocalSgd, to_string(choice.local_sgd));
     case StrategyChoice::Kind::kCentral:
       return "central";
+    case StrategyChoice::Kind::kZero:
+      return choice.zero.shards == 0 ? fmt::format("{}:{}", kZero, choice.zero.stage)
+                                     : fmt::format("{}:{},shards={}", kZero, choice.zero.stage, choice.zero.shards);
   }
   return "?";
 }

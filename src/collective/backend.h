@@ -36,6 +36,9 @@ class Backend {
   /// Advances posted operations; waits at most a few milliseconds for one to move. Returns false if none is left.
   virtual bool progress() = 0;
 
+  /// Makes a `progress` that waits return now: there is something to post. Thread-safe.
+  virtual void wake() {}
+
   /// See Communicator.
   virtual std::shared_ptr<std::byte> allocate(std::size_t bytes, Deadline deadline) = 0;
 

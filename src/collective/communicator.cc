@@ -164,14 +164,17 @@ class Communicator::Engine {
   }
 
   void enqueue(const StatePtr& state) {
+    std::shared_ptr<Backend> current;
     {
       const MutexLock lock(mutex_);
       if (!broken_.empty()) fail<PeerLost>("{}", broken_);
       queue_.push_back(state);
       busy_ = true;
       if (!thread_.joinable()) thread_ = std::jthread([this](const std::stop_token& stop) { work(stop); });
+      current = backend_;
     }
     work_.notify_one();
+    current->wake();  // it may wait for a message that was posted before
   }
 
   std::shared_ptr<std::byte> allocate(std::size_t bytes) {

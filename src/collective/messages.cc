@@ -251,7 +251,7 @@ bool Messages::advance(Link& link) {
   } catch (const Error&) {
     const std::exception_ptr problem = std::current_exception();
     // A rank that gave up because of another's death also closes its connections: the failure detector knows the first.
-    const bool gone = mesh_.failure_detector().wait_broken(100ms);
+    const bool gone = mesh_.failure_detector().wait_broken();
     link.end_all([&](const Posted& posted) { return gone ? lost(posted) : problem; });
     return true;
   }

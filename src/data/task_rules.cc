@@ -120,4 +120,14 @@ std::string fitting_task(const Schema& samples) {
   return "regression";
 }
 
+std::vector<std::string> ready_metrics(const std::string& task) {
+  if (task == "classification") return {"accuracy", "loss"};
+  if (task == "multi-label") return {"accuracy", "exact_accuracy", "loss"};
+  if (task == "regression") return {"rmse", "mae", "loss"};
+  if (task == "language-model") return {"bits_per_token", "perplexity", "loss"};
+  if (task == "autoencoder") return {"rmse", "loss"};
+  fail<InvalidArgument>("there is no task '{}'{}: use {}", task, did_you_mean(task, ready_tasks()),
+                        fmt::join(ready_tasks(), ", "));
+}
+
 }  // namespace trireme::data

@@ -21,4 +21,8 @@ std::int64_t outputs_for(const std::string& task, const Schema& samples);
 /// Returns the ready task that fits the samples best. Throws InvalidArgument if none does.
 std::string fitting_task(const Schema& samples);
 
+/// Returns the metrics of the test set that a ready task reports, the most telling one first; "loss" is the last.
+/// Throws InvalidArgument if there is no such task.
+std::vector<std::string> ready_metrics(const std::string& task);
+
 }  // namespace trireme::data

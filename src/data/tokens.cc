@@ -9,6 +9,7 @@
 #include "data/random_access_file.h"
 #include "data/shards.h"
 #include "data/token_loops.h"
+#include "data/workspace.h"
 
 namespace trireme::data {
 namespace {
@@ -23,7 +24,7 @@ struct LlmcKind {
 constexpr std::array kLlmcKinds{LlmcKind{20240520, 1, 2, 50257},    // GPT-2
                                 LlmcKind{20240801, 7, 4, 128256}};  // Llama 3
 constexpr std::uint64_t kLlmcHeader = 256 * sizeof(std::int32_t);
-constexpr std::size_t kMostRead = 256 * kKiB;  // stays in the processor's cache while it is converted
+constexpr std::size_t kMostRead = kMiB;  // the kernel copies large pieces faster than many small ones
 
 /// One file of tokens.
 struct TokenShard {
@@ -135,7 +136,6 @@ class Tokens final : public Dataset {
   void fill(std::span<const std::uint64_t> indices, Batch& out, std::uint64_t /*epoch*/) const override {
     out.make_room(schema(), indices.size());
     std::int32_t* to = out.values<std::int32_t>(0).data();
-    std::vector<std::byte> buffer;
     for (std::size_t i = 0; i < indices.size();) {
       const TokenShard& shard = *std::ranges::upper_bound(shards_, indices[i], {}, &TokenShard::end);
       const std::uint64_t first = &shard == shards_.data() ? 0 : (&shard - 1)->end;
@@ -146,8 +146,8 @@ class Tokens final : public Dataset {
         ++run;
       }
       const std::uint64_t from = (indices[i] - first) * stride_;
-      buffer.resize(std::max(buffer.size(), tokens_of(run) * shard.width));
-      shard.file.read(shard.begin + from * shard.width, MutableBytes(buffer).first(tokens_of(run) * shard.width));
+      const MutableBytes buffer = workspace(out, tokens_of(run) * shard.width);
+      shard.file.read(shard.begin + from * shard.width, buffer);
       for (std::size_t window = 0; window < run; ++window, to += window_) {
         const std::byte* bytes = buffer.data() + window * stride_ * shard.width;
         if (widen(bytes, shard.width, to, window_) >= vocabulary_)

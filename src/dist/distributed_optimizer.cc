@@ -5,9 +5,11 @@
 #include <cmath>
 #include <numeric>
 #include <unordered_set>
+#include <utility>
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/log.h"
 #include "tensor/gradient_hook.h"
 #include "tensor/host_memory.h"
 
@@ -49,6 +51,14 @@ std::string fingerprint(const std::vector<std::string>& names, const std::vector
         fmt::format("{} {} {};", names[i], parameters[i].numel(), c10::toString(parameters[i].scalar_type()))));
   }
   return fmt::format("{} parameters {}", names.size(), hash.hex().substr(0, 16));
+}
+
+/// The same on two ranks if the values of their parameters are.
+std::uint32_t checksum(const std::vector<torch::Tensor>& parameters) {
+  torch::NoGradGuard no_grad;
+  std::uint32_t sum = 0;
+  for (const torch::Tensor& parameter : parameters) sum = crc32c(bytes_of(on_host(parameter.contiguous())), sum);
+  return sum;
 }
 
 constexpr double kTorchEpsilon = 1e-6;  // as in clip_grad_norm_
@@ -103,7 +113,7 @@ DistributedOptimizer::Impl::Impl(World::Impl& world, torch::optim::Optimizer& op
 void DistributedOptimizer::Impl::connect(const std::vector<LaneRange>& deal) {
   disconnect();
   channel_.emplace(world_, "optimizer");
-  check_agreement();
+  check_agreement(/*compare_values=*/deal.empty());  // where there are lanes, dist::elastic gives all the same
   buckets_ = std::make_unique<GradientBuckets>(
       channel_->negotiation(), parameters_,
       GradientBucketsOptions{.compression = options_.compression,
@@ -121,10 +131,28 @@ void DistributedOptimizer::Impl::disconnect() {
   synchronized_ = false;
 }
 
-void DistributedOptimizer::Impl::check_agreement() {
-  channel_->negotiation()
-      .negotiate({.kind = OpRequest::Kind::kBarrier}, fingerprint(names_, parameters_))
-      .contributors();
+void DistributedOptimizer::Impl::check_agreement(bool compare_values) {
+  const std::uint32_t contributors =
+      channel_->negotiation()
+          .negotiate({.kind = OpRequest::Kind::kBarrier}, fingerprint(names_, parameters_))
+          .contributors();
+  own_start_.reset();
+  if (!compare_values || contributors < channel_->ranks().size()) return;
+  const std::uint32_t own = checksum(parameters_);
+  std::array<std::int64_t, 2> least{std::int64_t{own}, -std::int64_t{own}};
+  channel_->ranks().run(collective::all_reduce(std::span<std::int64_t>(least), {.op = collective::ReduceOp::kMin}));
+  if (least[0] != -least[1]) own_start_ = own;
+}
+
+/// Values that differ are none of our business until the first step: they may be broadcast, or read from a file. Then
+/// ranks that each go on from their own would train models of which none is the other's.
+void DistributedOptimizer::Impl::warn_of_different_starts() {
+  const std::optional<std::uint32_t> before = std::exchange(own_start_, std::nullopt);
+  if (!before || world_.broadcasts || checksum(parameters_) != *before) return;
+  log_warn("parameters_differ",
+           "this rank's parameters are not those of the others: the ranks will train different models; call "
+           "dist::broadcast_parameters(*world, *net) before the first step, or give all the same torch::manual_seed",
+           {{"rank", channel_->ranks().rank()}, {"ranks", channel_->ranks().size()}});
 }
 
 std::string DistributedOptimizer::Impl::name_of(const torch::Tensor& parameter) const {
@@ -207,6 +235,7 @@ double DistributedOptimizer::Impl::clip_norm(double largest) {
 
 void DistributedOptimizer::Impl::step() {
   synchronize();
+  if (own_start_) warn_of_different_starts();
   if (owner_ != nullptr) owner_->complete_step();
   optimizer_.step();
   synchronized_ = false;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <torch/autograd.h>
+#include <torch/types.h>
 
 #include "trireme/dist.h"
 
@@ -67,7 +68,8 @@ class DistributedOptimizer::Impl {
     Impl* owner;
   };
 
-  void check_agreement();
+  void check_agreement(bool compare_values);
+  void warn_of_different_starts();
   void give_gradients_back();
   void on_gradient(std::size_t i);
 
@@ -77,9 +79,10 @@ class DistributedOptimizer::Impl {
   DistributedOptimizerOptions options_;
   std::vector<std::string> names_;
   std::vector<torch::Tensor> parameters_;
-  GradientGuards guards_;              // of those that have left
-  std::vector<std::uint32_t> passes_;  // by parameter: backward passes since the last step, or in this lane
-  bool synchronized_ = false;          // nothing was added to gradients since
+  GradientGuards guards_;                   // of those that have left
+  std::vector<std::uint32_t> passes_;       // by parameter: backward passes since the last step, or in this lane
+  bool synchronized_ = false;               // nothing was added to gradients since
+  std::optional<std::uint32_t> own_start_;  // a checksum of the values, if other ranks had others at the beginning
   StepOwner* owner_ = nullptr;
   std::optional<Channel> channel_;  // these three while connected
   std::unique_ptr<GradientBuckets> buckets_;

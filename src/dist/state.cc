@@ -158,6 +158,9 @@ void State::Impl::enter_view() {
             {"ranks", ranks.size()},
             {"over", ranks.transport()},
             {"step", at_.version}});
+  if (!job_.view().save || !checkpoints_ || !checkpoints_->wanted()) return;
+  checkpoints_->finish();
+  save();
 }
 
 /// Takes the furthest state as a whole or, if that throws, not at all.

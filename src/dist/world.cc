@@ -220,7 +220,7 @@ void World::Impl::post_result() {
   nlohmann::json result{{"steps", steps}, {"strategy", "own loop"}};
   if (!state_sha256.empty()) result["state_sha256"] = state_sha256;
   if (!reported.empty()) result["metrics"] = reported;
-  if (job->stop_requested()) result["stopped_because"] = "asked to stop";
+  if (stop_agreed || job->stop_requested()) result["stopped_because"] = "asked to stop";
   if (const auto& folder = job->session().folder()) {
     write_file_atomically(folder->result(), as_bytes(result.dump(2) + "\n"));
   }
@@ -231,7 +231,8 @@ bool World::should_stop() {
   const bool asked = impl_->job && impl_->job->stop_requested();
   const torch::Tensor all = all_reduce(torch::tensor(asked ? 1 : 0, torch::kInt32),
                                        {.op = ReduceOp::kMax, .compression = {}, .name = "should_stop"});
-  return all.item<int>() > 0;
+  impl_->stop_agreed = all.item<int>() > 0;
+  return impl_->stop_agreed;
 }
 
 void World::report(const std::map<std::string, double>& values, Step step) { impl_->report(values, step); }
@@ -312,6 +313,7 @@ void World::broadcast_(torch::Tensor tensor, Rank root, const std::string& name)
   torch::NoGradGuard no_grad;
   check_defined(tensor, "broadcast");
   if (root >= size()) fail<InvalidArgument>("broadcast from rank {}: there are {} ranks", root, size());
+  impl_->broadcasts = true;
   Negotiation::Outcome outcome =
       impl_->negotiation().negotiate({.kind = Kind::kBroadcast,
                                       .dtype = requested_type(tensor),

@@ -60,10 +60,12 @@ struct World::Impl {
   std::optional<Negotiation> own_negotiation;     // of these
   bool over = false;                              // `elastic` has said goodbye
   std::uint32_t optimizers = 0;                   // made for this world
+  bool broadcasts = false;                        // something was broadcast: parameters, perhaps
   Rank local_rank = 0;
   std::uint32_t local_size = 1;
   std::uint32_t channels_opened = 0;
   Step steps = 0;                          // of the optimizer that has made the most, or reported
+  bool stop_agreed = false;                // by all ranks: any of them may have been asked, and not this one
   std::string state_sha256;                // at the end of `elastic`
   std::optional<LoopReports> reports;      // the chief's, once it has something to report
   std::map<std::string, double> reported;  // last

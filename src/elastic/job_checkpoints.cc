@@ -38,6 +38,11 @@ void JobCheckpoints::write(const TrainingState& state, nlohmann::json meta, std:
     place.rank = job_.rank();
     place.workers = job_.workers();
   }
+  if (!shared && state.sharded && job_.workers() > 1) {
+    fail<InvalidArgument>(
+        "workers that each hold a part of the state all write to the run's folder, and this one was not told where it "
+        "is: start the job with trireme run or train, or give all of them the same TRIREME_RUN_DIR");
+  }
   if (!shared && !job_.chief()) return;
   files_->write(place, state, std::move(meta), score, began);
   saved_ = state.at.version;
@@ -55,6 +60,12 @@ void JobCheckpoints::finish() {
 void JobCheckpoints::abandon() {
   if (files_) files_->abandon();
   saved_.reset();
+}
+
+std::optional<StateFiles::Opened> JobCheckpoints::open(const std::function<void(const nlohmann::json& meta)>& check) {
+  auto opened = files_ ? files_->open(check) : std::nullopt;
+  if (files_) observe::drop_rows_after(job_.folder()->metrics(), opened ? opened->at.version : 0);
+  return opened;
 }
 
 std::optional<StateFiles::Restored> JobCheckpoints::restore(const StateFiles::StateFor& state) {

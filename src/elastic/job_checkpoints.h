@@ -53,6 +53,9 @@ class JobCheckpoints {
   /// The view is over: gives up a write whose other writers may be gone.
   void abandon();
 
+  /// See StateFiles::open; metrics after the checkpoint are dropped.
+  std::optional<StateFiles::Opened> open(const std::function<void(const nlohmann::json& meta)>& check);
+
   /// See StateFiles::restore; metrics after the checkpoint are dropped.
   std::optional<StateFiles::Restored> restore(const StateFiles::StateFor& state);
 

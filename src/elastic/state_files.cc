@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/list.h"
+#include "checkpoint/verify.h"
 #include "tensor/host_memory.h"
 #include "tensor/torch_dtype.h"
 
@@ -39,6 +40,15 @@ void fill(const std::vector<NamedParameter>& state, const checkpoint::Checkpoint
     torch::Tensor target = piece.tensor;
     if (host.data_ptr() != target.data_ptr()) target.copy_(host);
   }
+}
+
+Position position_of(const checkpoint::Checkpoint& saved) {
+  return {.fresh = false, .version = saved.step(), .updates = saved.meta().value("updates", saved.step())};
+}
+
+void log_resumed(const checkpoint::Checkpoint& saved) {
+  log_info("resumed_from_checkpoint", "resumed from a checkpoint",
+           {{"step", saved.step()}, {"folder", saved.folder().string()}});
 }
 
 /// For parts of others, beyond the time that we took for ours, and for all of it at the end: much more than it takes,
@@ -121,6 +131,13 @@ void StateFiles::write(const WriterPlace& place, const TrainingState& state, nlo
     const torch::Tensor& host = held.emplace_back(on_host(piece.tensor));
     pieces.push_back({.tensor = piece.name, .offset = from, .bytes = bytes_of(host).subspan(from, to - from)});
   }
+  if (state.sharded) {
+    for (const checkpoint::TensorInfo& tensor : state.sharded->tensors) {
+      info.tensors.push_back(tensor);
+      total += checkpoint::bytes_of(tensor);
+    }
+    pieces.insert(pieces.end(), state.sharded->pieces.begin(), state.sharded->pieces.end());
+  }
   alone_ = parts == 1;
   bytes_ = total + elsewhere;
   allowed_ = allow(bytes_ / parts, options_.bytes_per_second);
@@ -153,14 +170,29 @@ void StateFiles::abandon() {
   start_writer();
 }
 
+std::optional<StateFiles::Opened> StateFiles::open(const std::function<void(const nlohmann::json& meta)>& check) const {
+  std::optional<Opened> opened;
+  checkpoint::read_newest(folder_, [&](const checkpoint::Checkpoint& saved) {
+    check(saved.meta());
+    const checkpoint::VerifyReport report = checkpoint::verify(saved.folder());
+    if (!report.sound()) {
+      fail<Corrupt>("checkpoint {} is damaged: {}", saved.folder().string(),
+                    report.problems.empty()
+                        ? fmt::format("{} blocks differ from what was written", report.damaged.size())
+                        : report.problems.front());
+    }
+    opened = {.at = position_of(saved), .saved = checkpoint::Checkpoint::open(saved.folder())};
+    log_resumed(saved);
+  });
+  return opened;
+}
+
 std::optional<StateFiles::Restored> StateFiles::restore(const StateFor& state) const {
   std::optional<Restored> restored;
   checkpoint::read_newest(folder_, [&](const checkpoint::Checkpoint& saved) {
     fill(state(saved.meta()), saved);
-    log_info("resumed_from_checkpoint", "resumed from a checkpoint",
-             {{"step", saved.step()}, {"folder", saved.folder().string()}});
-    restored = {.at = {.fresh = false, .version = saved.step(), .updates = saved.meta().value("updates", saved.step())},
-                .meta = saved.meta()};
+    log_resumed(saved);
+    restored = {.at = position_of(saved), .meta = saved.meta()};
   });
   return restored;
 }

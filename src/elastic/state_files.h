@@ -12,6 +12,7 @@
 #include "trireme/checkpoint.h"
 #include "trireme/deadline.h"
 
+#include "checkpoint/checkpoint.h"
 #include "checkpoint/writer.h"
 #include "elastic/training_state.h"
 
@@ -56,6 +57,16 @@ class StateFiles {
     Position at;
     nlohmann::json meta;
   };
+
+  /// A sound checkpoint, to be read in parts.
+  struct Opened {
+    Position at;
+    checkpoint::Checkpoint saved;
+  };
+
+  /// Opens the newest sound checkpoint: all of it is read once to know that. `check` may refuse its meta by throwing.
+  /// Returns nullopt if there is none. Throws Corrupt if all are damaged, IoError.
+  std::optional<Opened> open(const std::function<void(const nlohmann::json& meta)>& check) const;
 
   /// Returns the tensors to be read, of which the checkpoint's meta tells more.
   using StateFor = std::function<std::vector<NamedParameter>(const nlohmann::json& meta)>;

@@ -1,10 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "trireme/model.h"
 #include "trireme/types.h"
+
+#include "checkpoint/writer.h"
 
 namespace trireme {
 
@@ -16,6 +19,13 @@ struct Position {
   bool settled = true;  ///< workers that have got as far hold the same state
 };
 
+/// The part of a divided state that one worker writes.
+struct ShardedState {
+  std::vector<checkpoint::TensorInfo> tensors;  ///< all that are divided, whoever has what of them
+  std::vector<checkpoint::Piece> pieces;        ///< what this worker writes of them: each byte is written by one
+  std::vector<torch::Tensor> kept = {};         ///< that pieces lie in
+};
+
 /// All that training has made so far, by name, not copied: "model/…", "optimizer/…", "buffer/…".
 struct TrainingState {
   Position at;
@@ -25,6 +35,7 @@ struct TrainingState {
   /// they have begun to write it to.
   std::vector<NamedParameter> elsewhere = {};
   std::uint32_t other_parts = 0;
+  std::optional<ShardedState> sharded = {};  ///< beside `tensors`: what each worker holds a part of
 };
 
 }  // namespace trireme

@@ -14,12 +14,18 @@
 
 namespace trireme {
 
+/// What a launcher's first process does for the others, besides its own work.
+struct JobHosting {
+  std::function<void(const net::Address& master, const std::string& run_folder)> on_listening = {};
+  std::function<void()> on_begun = {};  ///< all have joined
+};
+
 /// This process as a worker of a job, with all that training needs of it; users see a `Job`.
 class JobSession {
  public:
   /// nullopt = alone: with master and server as threads of this process. Throws InvalidArgument, Timeout or PeerLost
   /// (the master or a member is missing), Unauthenticated.
-  explicit JobSession(std::optional<cluster::JobEnvironment> place);
+  explicit JobSession(std::optional<cluster::JobEnvironment> place, const JobHosting& hosting = {});
   ~JobSession();
 
   /// This worker's position among those of the current view, and how many there are. Both change with the view.
@@ -100,7 +106,8 @@ class JobSession {
  private:
   struct LocalCluster;
 
-  void start_master();
+  void start_master(const JobHosting& hosting);
+  void start_servers();
   void note_view();
   std::vector<cluster::MemberId> unreachable_members();
   void abort(const std::string& reason);

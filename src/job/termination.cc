@@ -14,10 +14,14 @@ static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler writes i
 namespace {
 
 void set_handler(struct sigaction* before) {
+  struct sigaction current {};
+  ::sigaction(SIGTERM, nullptr, &current);
+  if (before != nullptr) *before = current;
+  if (current.sa_handler == SIG_IGN) return;  // what was ignored at the start stays ignored
   struct sigaction action {};
   action.sa_handler = [](int) { requested.store(true); };
   action.sa_flags = SA_RESTART;
-  ::sigaction(SIGTERM, &action, before);
+  ::sigaction(SIGTERM, &action, nullptr);
 }
 
 }  // namespace

@@ -1,11 +1,7 @@
 #include "launch/job_runner.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <csignal>
 #include <cstdlib>
-#include <cstring>
 #include <map>
 #include <set>
 #include <thread>
@@ -13,23 +9,25 @@
 #include "trireme/deadline.h"
 
 #include "base/error.h"
-#include "base/file.h"
 #include "base/log.h"
 #include "base/random.h"
 #include "base/threads.h"
 #include "cluster/protocol.h"
+#include "dash/event_hooks.h"
+#include "launch/chief_output.h"
 #include "launch/companion.h"
+#include "launch/job_files.h"
 #include "launch/job_progress.h"
-#include "launch/log_follower.h"
 #include "launch/log_tail.h"
 #include "launch/master_flags.h"
 #include "launch/master_process.h"
+#include "launch/page_link.h"
+#include "launch/private_file.h"
 #include "launch/process_set.h"
 #include "launch/signal_watcher.h"
 #include "launch/supervisor.h"
 #include "observe/progress.h"
 #include "observe/timeline.h"
-#include "store/store.h"
 
 namespace trireme::launch {
 namespace {
@@ -46,25 +44,21 @@ class JobRunner {
   JobRunner(const JobSpec& spec, const observe::RunFolder& folder)
       : spec_(spec),
         folder_(folder),
-        secret_(random_hex(32)),
+        secret_(spec.part ? spec.part->secret : random_hex(32)),
         workers_("worker", spec.workers, {.limit = spec.restarts},
-                 [this](std::uint32_t slot) {
-                   return start(fmt::format("worker {}", slot), spec_.worker_argv, place("worker", slot));
-                 }),
+                 [this](std::uint32_t slot) { return start_member("worker", slot, spec_.worker_argv); }),
         servers_("server", spec.servers, {.limit = spec.restarts},
                  [this](std::uint32_t slot) {
-                   return start(fmt::format("server {}", slot), {companion_program("trireme"), "serve"},
-                                place("server", slot));
+                   return start_member("server", slot, {companion_program("trireme"), "serve"});
                  }),
-        store_(store::sqlite_store_available()
-                   ? "sqlite:" + std::filesystem::absolute(folder.path() / "master.db").string()
-                   : ""),
+        store_(find_store(spec, folder)),
         master_({.announce = folder.path() / "master.json",
                  .secret = secret_,
                  .replaceable = !store_.empty(),
                  .start = [this] { return start("master", master_argv(), {}); }}),
         line_(progress_options()),
-        chief_log_(folder.log("worker 0")) {}
+        hooks_({.target = spec.on_event, .run = folder.path().string()}),
+        chief_(folder) {}
 
   JobOutcome run() {
     begin();
@@ -75,60 +69,52 @@ class JobRunner {
       on_signal(signals_.take());
       tend_master();
       watch_master();
+      if (!stopped_) notice_end(status_);  // also when the master has ended by itself
       keep_up();
     }
-    std::filesystem::remove(folder_.path() / "secret");
     if (!spec_.quiet) line_.finish();
     echo();
-    merge_timeline();
+    if (leads()) merge_job_timeline(folder_);
     conclude();
-    write_outcome();
+    if (leads()) end_job_files(folder_, outcome_, stopping_);
+    hooks_.tell_end(outcome_.status, outcome_.failure, status_.now.step);
     return outcome_;
   }
 
  private:
+  /// Whether the run folder is ours to write.
+  bool leads() const { return !spec_.part || spec_.part->leads; }
+  bool has_master() const { return !spec_.part || spec_.part->has_master; }
+
   void begin() {
-    for (const char* leftover :
-         {"master.db", "master.db-wal", "master.db-shm", "master.db.lock", "master.db.reserve"}) {
-      std::filesystem::remove(folder_.path() / leftover);  // of an earlier launch in this folder
-    }
-    std::filesystem::remove(folder_.outcome());
-    write_secret();
-    master_.start(Deadline::Clock::now());
+    if (leads()) begin_job_files(folder_, secret_);
+    if (has_master()) return master_.start(Deadline::Clock::now());
+    master_.adopt(spec_.part->master);
+    members_started_ = true;
+    start_members(Deadline::Clock::now());
   }
 
-  /// All processes have ended: what they recorded becomes one file.
-  void merge_timeline() {
-    try {
-      observe::merge_timeline(folder_);
-    } catch (const IoError& problem) {  // no reason for the job to fail
-      say(fmt::format("the timeline could not be written: {}", problem.what()));
+  void start_members(ProcessSet::Time now) {
+    if (!spec_.part) {
+      servers_.start_all(now);
+      workers_.start_all(now);
+      return;
     }
+    servers_.start_these(spec_.part->servers, now);
+    workers_.start_these(spec_.part->workers, now);
   }
 
   /// How it ended. Success is a result, or, of a program that reports none, an end by itself.
   void conclude() {
     if (failed_processes_ > 0 && failure_.empty()) failure_ = "a process failed";
-    if (failure_.empty() && status_.view == 0) failure_ = "the job ended before it had begun";
+    if (failure_.empty() && status_.view == 0 && leads()) failure_ = "the job ended before it had begun";
     outcome_.status = worst_status(exits_);
     outcome_.failure = stopping_ && outcome_.status == 0 ? "" : failure_;
     if (outcome_.status != 0) return;
     const bool ended = status_.state == JobPhase::kFinished && !status_.plan.elastic;
     if (!outcome_.failure.empty()) outcome_.status = 1;
+    if (!leads()) return;
     if (stopping_ && outcome_.result.is_null() && !ended) outcome_.status = 128 + signals_.signal();
-  }
-
-  /// For `trireme status`.
-  void write_outcome() const {
-    const nlohmann::json outcome{{"status", outcome_.status},
-                                 {"failure", outcome_.failure},
-                                 {"result", outcome_.result},
-                                 {"stopped", stopping_}};
-    try {
-      write_file_atomically(folder_.outcome(), as_bytes(outcome.dump(2) + "\n"));
-    } catch (const IoError& problem) {
-      log_warn("outcome_not_written", "how the run ended is not in its folder", {{"reason", problem.what()}});
-    }
   }
 
   std::vector<std::string> master_argv() const {
@@ -137,11 +123,17 @@ class JobRunner {
                             .min_start = spec_.min_start,
                             .servers = spec_.servers,
                             .replicas = spec_.replicas,
+                            .listen = spec_.part             ? spec_.part->listen.text()
+                                      : spec_.listen.empty() ? MasterFlags().listen
+                                                             : spec_.listen,
                             .announce = (folder_.path() / "master.json").string(),
                             .store = store_,
                             .wait_for_workers = spec_.wait_for_workers,
                             .plan_within = spec_.plan_within,
-                            .max_views = spec_.max_views};
+                            .max_views = spec_.max_views,
+                            .run_dir = folder_.path().string(),
+                            .dash = spec_.dash,
+                            .dash_cert = spec_.dash_cert};
     std::vector<std::string> argv = to_arguments(master_flags(), flags);
     argv.insert(argv.begin(), {companion_program("trireme"), "master"});
     return argv;
@@ -160,25 +152,26 @@ class JobRunner {
     const auto now = Deadline::Clock::now();
     master_.look(now);
     if (!master_.listening() || std::exchange(members_started_, true)) return;
-    servers_.start_all(now);
-    workers_.start_all(now);
+    if (spec_.part && spec_.part->on_listening) spec_.part->on_listening(master_.address());
+    start_members(now);
+    if (const std::string link = page_link(folder_); !link.empty()) say("page: " + link);
   }
 
-  /// For commands that talk to this job later: `trireme scale`. Readable by its owner only.
-  void write_secret() const {
-    const auto path = folder_.path() / "secret";
-    std::filesystem::remove(path);
-    const FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-    const std::string line = secret_ + "\n";
-    if (!file || ::write(file.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
-      fail<IoError>("cannot write {}: {}", path.string(), std::strerror(errno));
-    }
+  pid_t start_member(const std::string& role, std::uint32_t slot, const std::vector<std::string>& argv) {
+    std::vector<std::string> words = spec_.carrier ? spec_.carrier(role, slot) : std::vector<std::string>();
+    words.insert(words.end(), argv.begin(), argv.end());
+    return start(fmt::format("{} {}", role, slot), std::move(words), place(role, slot));
   }
 
   pid_t start(const std::string& name, std::vector<std::string> argv, std::map<std::string, std::string> env) {
     env["TRIREME_SECRET"] = secret_;
     if (!spec_.log_level.empty()) env[kLogLevelVariable] = spec_.log_level;
-    return supervisor_.start({.name = name, .argv = std::move(argv), .env = std::move(env), .log = folder_.log(name)});
+    // Schedulers signal every process of a job, and the workers would leave before they are asked to stop together.
+    return supervisor_.start({.name = name,
+                              .argv = std::move(argv),
+                              .env = std::move(env),
+                              .log = folder_.log(name),
+                              .shielded = spec_.part.has_value()});
   }
 
   std::map<std::string, std::string> place(const std::string& role, std::uint32_t rank) const {
@@ -197,6 +190,7 @@ class JobRunner {
         {"TRIREME_TRACE_STEPS", spec_.trace_steps ? "1" : "0"},
         {"TRIREME_TIMELINE", spec_.timeline ? "1" : "0"},
         {"TRIREME_TRAIN_OPTIONS", spec_.train_options},
+        {"TRIREME_BACKEND", spec_.backend},
         {"TRIREME_RUN_DIR", folder_.path().string()}};
     // OpenBLAS has its own threads, one per core in every worker, which wait by spinning; LibTorch cannot limit them.
     if (std::getenv("OPENBLAS_NUM_THREADS") == nullptr) {
@@ -209,6 +203,11 @@ class JobRunner {
   /// Returns null for the master.
   ProcessSet* processes_of(const std::string& process) {
     return workers_.has(process) ? &workers_ : servers_.has(process) ? &servers_ : nullptr;
+  }
+
+  std::string program_of(const ProcessSet& processes) const {
+    if (&processes != &workers_ || spec_.worker_argv.empty()) return "trireme";
+    return std::filesystem::path(spec_.worker_argv.front()).filename().string();
   }
 
   std::string tail(const std::string& name) const { return tail_of_log(folder_.log(name), 10); }
@@ -247,7 +246,7 @@ class JobRunner {
     } else if (workers_.gone() && !ending_) {
       ending_ = true;
       watch_master(/*at_once=*/true);
-      stop(5s);
+      if (!spec_.part || !has_master()) stop(5s);  // else the master ends when the last member has learned how it ended
     }
   }
 
@@ -274,13 +273,21 @@ class JobRunner {
     if (status_.plan.steps == 0 && !status_.plan.strategy.empty() && !status_.plan.elastic) {
       why_final = ", and its loop cannot go on without it: with dist::elastic (trireme/elastic.h) it could";
     }
+    if (spec_.backend == "mpi") {
+      why_final = fmt::format(
+          ", and MPI cannot go on without a rank: continue with 'mpirun … trireme resume {}', or use --backend native, "
+          "which can go on",
+          folder_.path().string());
+      return false;
+    }
     const bool running = status_.state == JobPhase::kRunning || status_.state == JobPhase::kWaiting;
     // Until the workers have sent their plan, any process that was killed is restarted.
     const bool not_said = status_.state == JobPhase::kGathering || (running && status_.plan.steps == 0);
     if (!(not_said && exit.signal != 0) && !(running && status_.plan.elastic)) return false;
     const RestartDecision decision = processes.restart(ProcessSet::slot_of(exit.name), Deadline::Clock::now());
     const std::string end = fmt::format("{} {}; its log ends with:\n{}", exit.name, exit.how, tail(exit.name));
-    const std::string last_words = exit.signal == 0 ? tail_of_log(folder_.log(exit.name), 1) : "";
+    const std::string last_words =
+        exit.signal == 0 ? last_complaint(folder_.log(exit.name), program_of(processes)) : "";
     say(fmt::format("{} {}{}: {}", exit.name, exit.how, last_words.empty() ? "" : " (" + last_words + ")",
                     decision.reason));
     if (processes.hopeless()) {  // none is left to carry on meanwhile
@@ -309,10 +316,12 @@ class JobRunner {
 
   /// Starts processes whose restart is due, and adjusts their numbers to what was requested.
   void keep_up() {
+    if (spec_.part && status_.view > 0 && !std::exchange(begun_, true) && spec_.part->on_begun) spec_.part->on_begun();
     if (stopped_ || stopping_ || status_.state == JobPhase::kFinished || status_.state == JobPhase::kFailed) return;
     const auto now = Deadline::Clock::now();
     for (ProcessSet* processes : {&workers_, &servers_}) {
       processes->start_due(now);
+      if (spec_.part) continue;  // how many there are is the other launcher's business
       const std::uint32_t wanted = processes == &workers_ ? status_.wanted_workers : status_.wanted_servers;
       if (wanted == 0 || wanted == processes->wanted()) continue;
       say(fmt::format("{} {} are wanted, there were {}", wanted, processes == &workers_ ? "workers" : "servers",
@@ -378,9 +387,14 @@ class JobRunner {
     }
   }
 
-  /// Stops workers that are done but do not exit.
+  /// Stops workers that are done but do not exit, and processes that would look for a master when there is none left.
   void notice_end(const JobStatus& status) {
     if (status.state != JobPhase::kFinished) return;
+    if (!master_.listening()) {
+      for (const ProcessSet* processes : {&workers_, &servers_}) {
+        for (const pid_t late : processes->latecomers()) supervisor_.kill(late);
+      }
+    }
     if (!finished_by_) finished_by_.emplace(Deadline::in(30s));
     if (finished_by_->passed()) stop(5s);
   }
@@ -391,19 +405,13 @@ class JobRunner {
     say(fmt::format("{} steps of {} samples, strategy {}", status.plan.steps, status.plan.batch, status.plan.strategy));
   }
 
-  /// Prints what the job waits for when that has changed: the progress line may be too short for it.
-  void tell_wait(const JobStatus& status) {
+  /// Prints what the job waits for, and who is slow, when that has changed: the progress line may be too short for it.
+  void tell_trouble(const JobStatus& status) {
     const std::string reason = status.state == JobPhase::kWaiting ? status.reason : "";
-    if (reason == std::exchange(told_wait_, reason) || reason.empty()) return;
-    say(reason);
-  }
-
-  /// Prints the stragglers when they have changed.
-  void tell_stragglers(const JobStatus& status) {
+    if (reason != std::exchange(told_wait_, reason) && !reason.empty()) say(reason);
     std::set<std::uint32_t> slow;
     for (const cluster::Straggler& straggler : status.stragglers) slow.insert(straggler.slot);
-    if (slow == std::exchange(told_slow_, slow) || slow.empty()) return;
-    say("slow: " + cluster::describe(status.stragglers));
+    if (slow != std::exchange(told_slow_, slow) && !slow.empty()) say("slow: " + cluster::describe(status.stragglers));
   }
 
   /// Returns whether `status_` is new.
@@ -418,10 +426,10 @@ class JobRunner {
       if (status.state == JobPhase::kFailed) failure_ = status.reason;
       note_progress(status);
       status_ = status;
+      hooks_.watch(status, Deadline::Clock::now());
       notice_end(status);
       tell_plan(status);
-      tell_wait(status);
-      tell_stragglers(status);
+      tell_trouble(status);
       // A program that has not sent its plan has nothing to show.
       const bool silent = status.state == JobPhase::kRunning && status.plan.steps == 0 && status.now.step == 0;
       if (!spec_.quiet && !silent) line_.update(describe(status));
@@ -444,12 +452,8 @@ class JobRunner {
 
   void echo() {
     if (!spec_.echo_chief || spec_.quiet) return;
-    if (const std::string lines = without_routine(chief_log_->next_lines()); !lines.empty()) line_.print_above(lines);
-    // Once per view: at the end the chief leaves before it prints its last lines.
-    if (status_.workers.empty() || status_.view == std::exchange(chief_view_, status_.view)) return;
-    const std::uint32_t chief = status_.workers.front().slot;
-    if (chief == std::exchange(chief_, chief)) return;
-    chief_log_.emplace(folder_.log(fmt::format("worker {}", chief)));  // what it printed before was not a chief's
+    if (const std::string lines = chief_.next_lines(); !lines.empty()) line_.print_above(lines);
+    if (!status_.workers.empty()) chief_.follow(status_.view, status_.workers.front().slot);
   }
 
   void say(const std::string& text) {
@@ -463,17 +467,17 @@ class JobRunner {
   Supervisor supervisor_;
   ProcessSet workers_;
   ProcessSet servers_;
-  const std::string store_;  // where the master keeps what must outlive it; empty = it cannot be replaced
+  const std::string store_;  // see find_store
   MasterProcess master_;
   observe::ProgressLine line_;
-  std::uint32_t chief_ = 0;  // its slot, as far as is known
-  View chief_view_ = 0;      // the view whose chief that is
-  std::optional<LogFollower> chief_log_;
+  dash::EventHooks hooks_;
+  ChiefOutput chief_;
   Deadline next_look_ = Deadline::in(0s);
   std::optional<Deadline> finished_by_;
   JobStatus status_;   // the master's last reply
   Step furthest_ = 0;  // how far the job has ever got
   bool members_started_ = false;
+  bool begun_ = false;
   std::vector<Exit> exits_;  // those that count for the status
   std::uint32_t failed_processes_ = 0;
   bool stopping_ = false;  // a person asked for it

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,7 +12,20 @@
 
 namespace trireme::launch {
 
-/// A whole job on this machine.
+/// The part of a job that this process starts, where another launcher starts the rest elsewhere.
+struct JobPart {
+  std::vector<std::uint32_t> workers = {};  ///< their slots
+  std::vector<std::uint32_t> servers = {};
+  bool has_master = true;    ///< it is started here
+  net::Address master = {};  ///< else where it is
+  net::Address listen = {};  ///< of a master that is started here
+  std::string secret = {};   ///< of the job
+  bool leads = true;         ///< the run folder is ours to write, the result ours to tell
+  std::function<void(const net::Address& master)> on_listening = {};  ///< of a master that is started here
+  std::function<void()> on_begun = {};                                ///< all members have joined
+};
+
+/// A job on this machine: all of it, or a part.
 struct JobSpec {
   std::uint32_t workers = 1;
   std::uint32_t min_workers = 1;  ///< with fewer the job waits for more
@@ -33,7 +47,17 @@ struct JobSpec {
   std::string train_options;             ///< see cluster::JobEnvironment
   std::vector<std::string> worker_argv;  ///< the program of every worker
   bool echo_chief = false;               ///< show what worker 0 prints
+  std::string dash = "127.0.0.1:0";      ///< where its page is served; "off" = nowhere
+  std::string dash_cert;                 ///< of its page: see MasterFlags
+  std::string on_event;                  ///< who is told of events: see dash::EventHooks; empty = nobody
   bool quiet = false;                    ///< no progress line: standard output is for a script
+  std::string backend;                   ///< of the collectives, see TRIREME_BACKEND; empty = the usual one
+  std::optional<JobPart> part = {};      ///< nullopt = the whole job is started here
+  std::string listen;                    ///< host:port of the master; empty = loopback
+
+  /// Returns the words before the command of a worker or a server ("worker", 3) that carry it to another host; none if
+  /// it runs here. Null: all run here.
+  std::function<std::vector<std::string>(const std::string& role, std::uint32_t slot)> carrier = {};
 };
 
 struct JobOutcome {

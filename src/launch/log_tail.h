@@ -11,4 +11,9 @@ namespace trireme::launch {
 /// nothing to read: a message about one failure must not fail for another reason.
 std::string tail_of_log(const std::filesystem::path& path, std::size_t lines);
 
+/// Returns why a process gave up, as far as the last ten lines of its log tell: the last one that is a warning or an
+/// error of ours, or begins as programs complain ("name: ...", "terminate called", "  what(): "). Standard output goes
+/// to the same file, is written when the process ends, and so often comes last. Without such a line, the last one.
+std::string last_complaint(const std::filesystem::path& path, const std::string& program);
+
 }  // namespace trireme::launch

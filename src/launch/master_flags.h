@@ -28,6 +28,9 @@ struct MasterFlags {
   std::uint64_t max_views = 0;
   bool allow_plain = false;
   std::string log_level = {};
+  std::string run_dir = {};
+  std::string dash = "off";
+  std::string dash_cert = {};
 
   bool operator==(const MasterFlags&) const = default;
 };
@@ -65,6 +68,13 @@ inline auto master_flags() {
            kShowDefault),
       flag("--max-views", &MasterFlags::max_views, "give up after this many views; 0: never", kShowDefault),
       flag("--allow-plain", &MasterFlags::allow_plain, "accept other hosts without TLS: on a trusted network only"),
+      flag("--run-dir", &MasterFlags::run_dir, "the run's folder, for the page and for stacks of threads"),
+      flag(
+          "--dash", &MasterFlags::dash,
+          "serve the run's page, and /metrics, on this host:port; beyond loopback over TLS, and with a token; off: not",
+          kShowDefault),
+      flag("--dash-cert", &MasterFlags::dash_cert,
+           "PEM file with the page's certificate and key; unless given, one is made where it is needed"),
       flag("--log-level", &MasterFlags::log_level,
            "least level that it logs: debug, info, warning or error; TRIREME_LOG_LEVEL, or info, unless given")};
 }

@@ -28,6 +28,11 @@ void MasterProcess::start(Time now) {
   pid_ = options_.start();
 }
 
+void MasterProcess::adopt(const net::Address& address) {
+  address_ = address;
+  elsewhere_ = true;
+}
+
 void MasterProcess::look(Time now) {
   if (restart_at_ && now >= *restart_at_) start(now);
   if (pid_ == 0 || listens_) return;
@@ -84,14 +89,15 @@ void MasterProcess::ask_to_stop(const std::string& reason) {
 
 void MasterProcess::connect() {
   if (!listening()) fail<PeerLost>("the master does not listen yet");
-  connection_ = net::Connection::open(loop_, address_,
-                                      {.secret = options_.secret,
-                                       .transport = net::Transport::kTcp,
-                                       .role = "master",
-                                       .peer_name = "the master",
-                                       .deadline = Deadline::in(options_.answers_within),
-                                       .limits = {},
-                                       .await_listener = false});
+  connection_ = net::Connection::open(
+      loop_, address_,
+      {.secret = options_.secret,
+       .transport = net::is_loopback(address_.host) ? net::Transport::kTcp : net::Transport::kAuto,
+       .role = "master",
+       .peer_name = "the master",
+       .deadline = Deadline::in(options_.answers_within),
+       .limits = {},
+       .await_listener = false});
 }
 
 /// Kills it, so that a successor can lead; without one, a master that is only slow is better than none.

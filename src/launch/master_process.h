@@ -36,12 +36,15 @@ class MasterProcess {
 
   void start(Time now);
 
+  /// Instead of starting one: it runs elsewhere, and is another launcher's business.
+  void adopt(const net::Address& address);
+
   /// Does what is due: reads where it listens, starts a successor, kills a replaceable one that takes too long to
   /// listen.
   void look(Time now);
 
   /// Returns whether one runs and has said where it listens.
-  bool listening() const { return pid_ > 0 && listens_; }
+  bool listening() const { return elsewhere_ || (pid_ > 0 && listens_); }
 
   /// Returns whether one was ever listening.
   bool known() const { return address_.port != 0; }
@@ -82,6 +85,7 @@ class MasterProcess {
       {.limit = 10, .next_pause = 50ms, .longest_pause = 5s, .forgive_after = 60s, .avoid_for = std::nullopt}};
   pid_t pid_ = 0;  // 0: none runs
   bool listens_ = false;
+  bool elsewhere_ = false;
   net::Address address_;
   std::optional<Time> listen_by_;
   std::optional<Time> restart_at_;

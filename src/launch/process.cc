@@ -76,7 +76,8 @@ struct Plan {
         program(find_program(spec.argv.front(), environment)),
         argv(pointers_to(spec.argv)),
         envp(pointers_to(environment)),
-        input(open_or_fail("/dev/null", O_RDONLY, "device")) {
+        input(open_or_fail("/dev/null", O_RDONLY, "device")),
+        shielded(spec.shielded) {
     if (!spec.log.empty()) log = open_or_fail(spec.log.string(), O_WRONLY | O_CREAT | O_APPEND, "log");
   }
 
@@ -85,6 +86,7 @@ struct Plan {
   std::vector<char*> argv;
   std::vector<char*> envp;
   FileDescriptor input;
+  bool shielded;
   FileDescriptor log;  // none: stdout and stderr are inherited
   pid_t parent = ::getpid();
 };
@@ -112,6 +114,9 @@ void reset_signals() {
     close_on_exec_from(STDERR_FILENO + 1);
     Guard::announce(guard, ::getpid());
     reset_signals();
+    if (plan.shielded) {
+      for (const int signal : {SIGTERM, SIGINT, SIGHUP}) ::signal(signal, SIG_IGN);
+    }
     ::execve(plan.program.c_str(), plan.argv.data(), plan.envp.data());
   }
   const int code = errno;

@@ -13,6 +13,10 @@ void ProcessSet::start_all(Time now) {
   for (std::uint32_t slot = 0; slot < wanted_; ++slot) start(slot, now);
 }
 
+void ProcessSet::start_these(const std::vector<std::uint32_t>& slots, Time now) {
+  for (const std::uint32_t slot : slots) start(slot, now);
+}
+
 void ProcessSet::start(std::uint32_t slot, Time now) {
   restarts_.on_start(slot, now);
   started_in_[slot] = view_;
@@ -42,6 +46,14 @@ void ProcessSet::note_status(View view, const std::vector<std::uint32_t>& slots,
       restarts_.on_progress(slot);
     }
   }
+}
+
+std::vector<pid_t> ProcessSet::latecomers() const {
+  std::vector<pid_t> late;
+  for (const auto& [slot, pid] : pids_) {
+    if (came_later(slot) && started_in_.at(slot) >= view_) late.push_back(pid);
+  }
+  return late;
 }
 
 bool ProcessSet::hopeless() const {

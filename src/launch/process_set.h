@@ -26,6 +26,9 @@ class ProcessSet {
 
   void start_all(Time now);
 
+  /// The same where others are started elsewhere.
+  void start_these(const std::vector<std::uint32_t>& slots, Time now);
+
   /// Returns whether `process` ("worker 3") is one of them.
   bool has(const std::string& process) const { return process.starts_with(role_ + " "); }
   static std::uint32_t slot_of(const std::string& process);
@@ -46,6 +49,9 @@ class ProcessSet {
   /// Sets how many there should be from now on. Starts missing ones; surplus ones get SIGTERM if `to_be_told`,
   /// otherwise they end by themselves.
   void resize(std::uint32_t wanted, bool to_be_told, Time now);
+
+  /// Returns those that were started, or restarted, after the last view: when the job is over, too late to take part.
+  std::vector<pid_t> latecomers() const;
 
   std::uint32_t wanted() const { return wanted_; }
   bool running() const { return !pids_.empty(); }

@@ -115,6 +115,14 @@ void Supervisor::kill_now() {
   set_alarm();
 }
 
+void Supervisor::kill(pid_t pid) {
+  look();  // one that ended before this moment did so by itself
+  for (Process& process : processes_) {
+    if (process.pid == pid) kill_group(process);
+  }
+  set_alarm();
+}
+
 /// One round over all processes: collects ends, kills those whose grace has passed, drops empty groups.
 void Supervisor::look() {
   for (Process& process : processes_) {

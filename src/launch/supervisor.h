@@ -63,6 +63,9 @@ class Supervisor {
   /// Sends SIGKILL to every group. Returns at once; wait() reports the ends.
   void kill_now();
 
+  /// Sends SIGKILL to the group of one process, if it is there. Returns at once, likewise.
+  void kill(pid_t pid);
+
   /// Returns how many groups still have a member.
   std::size_t alive() const { return processes_.size(); }
 

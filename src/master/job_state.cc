@@ -1,6 +1,7 @@
 #include "master/job_state.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -33,52 +34,6 @@ JobState::JobState(MasterOptions options, Time now, MasterLog::Write write)
       last_pause_(now) {
   if (options_.shape.workers == 0) fail<InvalidArgument>("a job needs at least one worker");
   if (!options_.log_entry.saved.empty()) take_over(parse_saved_job(options_.log_entry.saved));
-}
-
-cluster::JobStatus JobState::status(Time now) const {
-  cluster::JobStatus status{.state = state_,
-                            .reason = describe_state(),
-                            .view = view_.view,
-                            .plan = plan_.value_or(cluster::Plan{}),
-                            .now = metrics_.now(now),
-                            .averages = metrics_.averages(),
-                            .steps_per_s = metrics_.steps_per_s(now),
-                            .spread_max = metrics_.spread_max(),
-                            .clocks = metrics_.clocks(),
-                            .workers = {},
-                            .servers = {},
-                            .others = {},
-                            .stragglers = stragglers_,
-                            .copies_due = copies_due(view_, server_target()) + unsaved_reports_,
-                            .wanted_workers = wanted_workers_,
-                            .wanted_servers = wanted_servers_,
-                            .result = result_};
-  if (plan_ && plan_->leased) {  // a new master has not heard of all of it, but knows what is finished
-    status.now.step = leases_.finished() / plan_->lanes;
-    status.now.samples = plan_->samples_in(status.now.step);
-    status.now.epoch =
-        static_cast<double>(status.now.step) / static_cast<double>(std::max<Step>(1, plan_->steps_per_epoch));
-  }
-  for (const cluster::MemberInfo& worker : view_.workers) add_living(worker, status.workers);
-  for (const cluster::MemberInfo& server : view_.servers) add_living(server, status.servers);
-  for (const ViewCandidate& worker : members_.candidates()) {
-    if (!worker.in_view && view_.view > 0) add_living({.id = worker.id}, status.others);
-  }
-  return status;
-}
-
-/// Who has left, or died, is not shown.
-void JobState::add_living(const cluster::MemberInfo& info, std::vector<cluster::MemberStatus>& to) const {
-  const auto found = members_.all().find(info.id);
-  if (found == members_.all().end() || !found->second.alive()) return;
-  const cluster::MemberInfo& member = found->second.info;
-  to.push_back({.slot = member.slot, .pid = member.pid, .host = member.address.host});
-}
-
-std::string JobState::describe_state() const {
-  const std::string state = state_ == cluster::JobPhase::kGathering ? "waiting for " + missing() : reason_;
-  if (!log_.unsaved()) return state;
-  return fmt::format("{}; its state cannot be saved, so nobody can join or leave: {}", state, log_.problem());
 }
 
 bool JobState::no_members_left() const {
@@ -217,6 +172,15 @@ cluster::JoinReply JobState::receive(const Member& learner) const {
   return reply;
 }
 
+cluster::SlotClaim JobState::claim(cluster::Role role) {
+  std::uint32_t& next = claimed_[role];
+  while (next < wanted(role) && members_.living(role, next) != nullptr) ++next;
+  if (next >= wanted(role)) {
+    fail<InvalidArgument>("there is no place for another {}: this job has {}", to_string(role), wanted(role));
+  }
+  return {.slot = next++};
+}
+
 /// Ends the wait of a member that is no longer needed.
 void JobState::release(Member& member) {
   member.answer({.member = member.info.id, .over = true}, now_);
@@ -256,7 +220,9 @@ cluster::HeartbeatReply JobState::heartbeat(Time now, std::uint64_t session, con
                                 .over = end_saved_,
                                 .abort = state_ == cluster::JobPhase::kFailed ? reason_ : "",
                                 .view = view_.view,
-                                .leading = log_.leading()};
+                                .leading = log_.leading(),
+                                .clock_id = clock_id_,
+                                .clock = cluster::clock_now()};
   Member* member = members_.find(beat.member);
   if (member == nullptr || !member->alive()) {
     reply.expelled = !ended() && reply.leading;  // else another master may know better
@@ -265,8 +231,11 @@ cluster::HeartbeatReply JobState::heartbeat(Time now, std::uint64_t session, con
   member->last_heard = now_;
   member->heard = true;
   member->session = session;  // it may have come from a master that died
+  member->activity = beat.activity;
+  if (beat.load.cores > 0) member->load = beat.load;
   for (const cluster::MemberId other : beat.reached) note_reached(*member, other);
   reply.apart = to_try(*member);
+  if (const auto wanted = spans_.wanted(beat.member)) std::tie(reply.record, reply.record_steps) = *wanted;
   if (member->state.role == cluster::Role::kServer) {
     reply.over = reply.over || (member->in_view && may_go(*member, view_, server_target()));
     metrics_.set_clocks(beat.clocks);
@@ -279,9 +248,26 @@ cluster::HeartbeatReply JobState::heartbeat(Time now, std::uint64_t session, con
   }
   if (!plan_ || !member->in_view) return reply;
   metrics_.add(beat.member, member->state.slot, beat.work, now_);
+  note_progress();
   if (is_chief(beat.member)) reply.rows = metrics_.rows_after(beat.rows);
   reply.rows_taken = metrics_.rows_taken();
   return reply;
+}
+
+/// What only grows when something new is computed: steps that are repeated do not count. Where work is leased no
+/// worker's clock is that of all, and samples do.
+std::uint64_t JobState::progress() const {
+  return plan_ && plan_->leased ? metrics_.counters().samples : metrics_.counters().steps;
+}
+
+/// After a loss: a step of the next view is made.
+void JobState::note_progress() {
+  if (!lost_at_ || broken_ || state_ != cluster::JobPhase::kRunning) return;
+  if (progress() <= made_by_then_) return;
+  const double took = seconds(now_ - *std::exchange(lost_at_, std::nullopt));
+  recoveries_.add(took);
+  log_info("training_continued", "training goes on after a loss",
+           {{"view", view_.view}, {"seconds", took}, {"reason", last_failure_}});
 }
 
 void JobState::set_plan(Time now, const cluster::Plan& plan) {
@@ -332,7 +318,7 @@ cluster::LeaseReply JobState::lease_more(const cluster::LeaseRequest& request) {
   cluster::LeaseReply reply{.over = leases_.over(), .finished = leases_.finished()};
   if (reply.over || !request.more) return reply;
   if (regroups()) fail<StaleView>("the workers have to meet in another view: {}", decision_.reason);
-  reply.save = leases_.paused() && is_chief(request.member);
+  reply.save = leases_.paused();
   reply.range = leases_.next(request.member);
   return reply;
 }
@@ -401,6 +387,25 @@ void JobState::scale(Time now, const cluster::ScaleRequest& request) {
     if (member.info.slot < wanted(member.state.role) || member.in_view || !member.waits_for_view) continue;
     release(member);
   }
+  consider_view();
+}
+
+/// All workers have to save after the same step, and none of them may have gone beyond it: they do so at the beginning
+/// of the next view, which they enter together. Leased work pauses instead.
+void JobState::checkpoint(Time now, const cluster::CheckpointNow& request) {
+  now_ = now;
+  if (!elastic() || view_.view == 0 || ended()) {
+    fail<InvalidArgument>("no checkpoint can be asked for {}: {}",
+                          ended()     ? "any more"
+                          : elastic() ? "yet"
+                                      : "here",
+                          ended()     ? "the job has ended"
+                          : elastic() ? "the workers are not all there"
+                                      : "only a Trainer makes them");
+  }
+  log_info("checkpoint_requested", "a checkpoint was asked for", {{"reason", request.reason}});
+  if (plan_->leased) return leases_.pause_soon(plan_->lanes);
+  save_wanted_ = request.reason;
   consider_view();
 }
 

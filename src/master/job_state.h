@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "master/member_table.h"
 #include "master/metrics_aggregator.h"
 #include "master/shard_plan.h"
+#include "master/span_collector.h"
 
 namespace trireme::master {
 
@@ -48,6 +50,13 @@ class JobState {
   void stop(const cluster::StopRequest& request);
   void scale(Time now, const cluster::ScaleRequest& request);
   void leave(Time now, const cluster::LeaveNotice& notice);
+  void checkpoint(Time now, const cluster::CheckpointNow& request);
+  cluster::RecordReply record(Time now, const cluster::RecordRequest& request);
+  void add_spans(cluster::SpanReport report);
+  cluster::RecordedReply recorded(const cluster::RecordedQuery& query) const;
+
+  /// Gives out a slot that nobody has, in the order of the calls. Throws InvalidArgument if all are given out.
+  cluster::SlotClaim claim(cluster::Role role);
 
   // ---- What happens by itself.
 
@@ -74,7 +83,9 @@ class JobState {
   std::uint32_t most_workers() const { return std::min(plan_->lanes, wanted_workers_); }  // at least one lane each
   LeasePlan lease_plan() const;
   std::string describe_state() const;
-  void add_living(const cluster::MemberInfo& info, std::vector<cluster::MemberStatus>& to) const;
+  void add_living(const cluster::MemberInfo& info, Time now, std::vector<cluster::MemberStatus>& to) const;
+  void note_progress();
+  std::uint64_t progress() const;
 
   void take_over(const SavedJob& saved);
   SavedJob to_save() const;
@@ -111,6 +122,7 @@ class JobState {
   void judge(Member& member);
   void lose(Member& member, const Health& health);
   void check_scale(const cluster::ScaleRequest& request) const;
+  void describe_lanes(cluster::JobStatus& status) const;
   void finish_job();
   void fail_job(const std::string& reason);
 
@@ -143,9 +155,11 @@ class JobState {
   ViewDecision decision_;              // about the current view
   cluster::MemberId next_member_ = 1;
   MemberTable members_;
-  ApartPairs apart_;  // not saved: a successor finds out again
+  std::map<cluster::Role, std::uint32_t> claimed_;  // how many slots were given out by arrival
+  ApartPairs apart_;                                // not saved: a successor finds out again
   std::string servers_left_out_;
-  std::string place_anew_;  // why shards should be placed again, besides what the places themselves say
+  std::string place_anew_;   // why shards should be placed again, besides what the places themselves say
+  std::string save_wanted_;  // why a checkpoint should be made now
   std::optional<cluster::Plan> plan_;
   MetricsAggregator metrics_;
   LeaseTable leases_;
@@ -155,6 +169,15 @@ class JobState {
   std::vector<double> lane_costs_;  // the costs to deal lanes by in the next view; empty = no change
   Time view_since_{};
   nlohmann::json result_;
+
+  // What has happened, for people. Not saved: a successor counts anew.
+  std::map<std::string, std::uint64_t> failures_;
+  cluster::DurationHistogram recoveries_{.bounds = {0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300}};
+  std::optional<Time> lost_at_;               // since when no step is made, because a member was lost
+  std::uint64_t made_by_then_ = 0;            // progress() when the view after that began
+  std::map<std::uint32_t, Time> slow_since_;  // by slot, of `stragglers_`
+  SpanCollector spans_;
+  const std::string clock_id_ = cluster::own_clock_id();
 };
 
 }  // namespace trireme::master

@@ -60,6 +60,7 @@ ViewInputs JobState::view_inputs() const {
           .no_server = !view_.shards.empty() && !members_.any_server(),
           .balance = lane_costs_.empty() ? "" : "lanes move to faster workers: " + describe(stragglers_),
           .place_anew = place_anew_.empty() ? why_place_anew(view_, members_, server_target()) : place_anew_,
+          .save = save_wanted_,
           .workers = members_.candidates(),
           .apart = apart(),
           .servers = servers(members_, /*kept_out_too=*/false),
@@ -146,6 +147,12 @@ void JobState::watch_paces() {
     paces.push_back({worker.slot, lane_seconds.back()});
   }
   const auto found = cluster::find_stragglers(paces, stragglers_);
+  std::map<std::uint32_t, Time> slow_since;
+  for (const cluster::Straggler& slow : found) {
+    const auto known = slow_since_.find(slow.slot);
+    slow_since[slow.slot] = known == slow_since_.end() ? now_ : known->second;
+  }
+  slow_since_ = std::move(slow_since);
   if (!std::ranges::equal(found, stragglers_, {}, &cluster::Straggler::slot, &cluster::Straggler::slot)) {
     if (found.empty()) {
       log_info("stragglers_gone", "no worker is slow any more");
@@ -209,7 +216,7 @@ void JobState::form_view(const std::vector<cluster::MemberId>& workers, const st
                     "because {}",
                     options_.max_views, last_failure_.empty() ? because : last_failure_));
   }
-  cluster::ViewInfo next{.view = view_.view + 1};
+  cluster::ViewInfo next{.view = view_.view + 1, .save = !save_wanted_.empty()};
   for (const cluster::MemberId id : workers) {
     next.workers.push_back(members_.all().at(id).info);
     if (next.workers.back().since == 0) next.workers.back().since = next.view;
@@ -254,7 +261,9 @@ void JobState::enter_proposed_view() {
   broken_ = false;
   lane_costs_.clear();
   place_anew_.clear();
+  if (view_.save) save_wanted_.clear();
   view_since_ = now_;
+  made_by_then_ = progress();
   state_ = cluster::JobPhase::kRunning;
   const std::string servers = view_.servers.empty() ? "" : " and " + counted(view_.servers.size(), "server");
   reason_ = fmt::format("view {}: {}{} ({})", view_.view, counted(view_.workers.size(), "worker"), servers, because);
@@ -263,6 +272,7 @@ void JobState::enter_proposed_view() {
             {"workers", view_.workers.size()},
             {"servers", view_.servers.size()},
             {"rebalanced", rebalanced},
+            {"saves", view_.save},
             {"reason", because}});
   for (auto& [id, member] : members_.all()) {
     if (!member.in_view || !member.waits_for_view) continue;
@@ -361,7 +371,9 @@ void JobState::lose(Member& member, const Health& health) {
   leases_.give_back(member.info.id);
   log_warn("member_lost", "lost a member",
            {{"member", member.name()}, {"pid", member.state.pid}, {"cause", health.cause}, {"reason", health.reason}});
+  ++failures_[fmt::format("{} {}", to_string(member.state.role), health.cause)];
   if (!member.in_view) return;
+  if (!lost_at_) lost_at_ = health.cause == "hangs" ? member.last_heard : now_;  // one that hangs did so before
   last_failure_ = health.reason;
   broken_ = true;
   member.in_view = false;

@@ -43,7 +43,9 @@ LeaseMemory LeaseTable::memory() const {
 }
 
 std::uint64_t LeaseTable::pause_at() const {
-  return plan_.pause_every == 0 ? ~std::uint64_t{0} : (passed_ / plan_.pause_every + 1) * plan_.pause_every;
+  const std::uint64_t planned =
+      plan_.pause_every == 0 ? ~std::uint64_t{0} : (passed_ / plan_.pause_every + 1) * plan_.pause_every;
+  return extra_pause_ > passed_ ? std::min(planned, extra_pause_) : planned;
 }
 
 cluster::UnitRange LeaseTable::next(cluster::MemberId worker) {
@@ -89,6 +91,7 @@ void LeaseTable::keep_only(cluster::MemberId worker, const std::vector<cluster::
 void LeaseTable::rewind(std::uint64_t units) {
   if (units > end_) fail<InvalidArgument>("units {} and later are to be done again, but there are {}", units, end_);
   next_ = finished_ = passed_ = units;
+  extra_pause_ = 0;
   returned_.clear();
   held_.clear();
 }
@@ -96,7 +99,12 @@ void LeaseTable::rewind(std::uint64_t units) {
 void LeaseTable::stop_early(std::uint64_t whole) { end_ = std::min(end_, (next_ + whole - 1) / whole * whole); }
 
 void LeaseTable::skip_pause() {
-  if (next_ == pause_at()) passed_ = next_;
+  if (next_ == pause_at() && next_ != extra_pause_) passed_ = next_;
+}
+
+void LeaseTable::pause_soon(std::uint64_t whole) {
+  const std::uint64_t soonest = (next_ + whole - 1) / whole * whole;
+  extra_pause_ = std::max(whole, soonest > passed_ ? soonest : passed_ + whole);
 }
 
 void LeaseTable::pass(std::uint64_t units) {

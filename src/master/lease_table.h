@@ -66,6 +66,9 @@ class LeaseTable {
   bool paused() const { return finished_ == pause_at() && finished_ < end_; }
   void pass(std::uint64_t units);
 
+  /// Pauses once more, as soon as what was leased so far is finished, rounded up to a multiple of `whole`.
+  void pause_soon(std::uint64_t whole);
+
   /// Skips the pause that the table has reached, if any: it would be too soon.
   void skip_pause();
 
@@ -81,6 +84,7 @@ class LeaseTable {
   std::uint64_t next_ = 0;
   std::uint64_t finished_ = 0;
   std::uint64_t passed_ = 0;                  // the last pause that ended
+  std::uint64_t extra_pause_ = 0;             // that somebody asked for; not saved: 0 = none
   std::vector<cluster::UnitRange> returned_;  // below next_, neither leased nor finished
   std::map<cluster::MemberId, std::vector<cluster::UnitRange>> held_;
 };

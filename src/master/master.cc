@@ -50,6 +50,12 @@ class Master::Impl final : public net::RequestHandler {
     return question(state_);
   }
 
+  template <typename Order>
+  void tell(Order order) {
+    const MutexLock lock(mutex_);
+    order(state_);
+  }
+
   void on_request(const net::SessionPtr& session, net::InFrame frame) override {
     const auto& header = frame.header;
     const Bytes body = frame.body_bytes();
@@ -65,6 +71,18 @@ class Master::Impl final : public net::RequestHandler {
         return session->reply(header, state_.lease(now, net::decode_message<cluster::LeaseRequest>(body)));
       case cluster::kStatus:
         return session->reply(header, state_.status(now));
+      case cluster::kClaimSlot:
+        return session->reply(header, state_.claim(net::decode_message<cluster::SlotClaimRequest>(body).role));
+      case cluster::kRecord:
+        return session->reply(header, state_.record(now, net::decode_message<cluster::RecordRequest>(body)));
+      case cluster::kSpans:
+        state_.add_spans(net::decode_message<cluster::SpanReport>(body));
+        return session->reply(header, cluster::Done{});
+      case cluster::kRecorded:
+        return session->reply(header, state_.recorded(net::decode_message<cluster::RecordedQuery>(body)));
+      case cluster::kCheckpoint:
+        state_.checkpoint(now, net::decode_message<cluster::CheckpointNow>(body));
+        break;
       case cluster::kPlan:
         state_.set_plan(now, net::decode_message<cluster::Plan>(body));
         break;
@@ -139,6 +157,30 @@ const net::Address& Master::address() const { return impl_->address(); }
 
 cluster::JobStatus Master::status() const {
   return impl_->ask([](const JobState& keeper) { return keeper.status(Deadline::Clock::now()); });
+}
+
+void Master::stop(const std::string& reason) {
+  impl_->tell([&](JobState& keeper) { keeper.stop({reason}); });
+}
+
+void Master::scale(const cluster::ScaleRequest& request) {
+  impl_->tell([&](JobState& keeper) { keeper.scale(Deadline::Clock::now(), request); });
+}
+
+void Master::checkpoint(const std::string& reason) {
+  impl_->tell([&](JobState& keeper) { keeper.checkpoint(Deadline::Clock::now(), {reason}); });
+}
+
+std::uint64_t Master::record(Step steps) {
+  std::uint64_t request = 0;
+  impl_->tell([&](JobState& keeper) { request = keeper.record(Deadline::Clock::now(), {steps}).request; });
+  return request;
+}
+
+cluster::CollectedSpans Master::recorded(std::uint64_t request) const {
+  return cluster::collect_spans(request, [this](const cluster::RecordedQuery& query) {
+    return impl_->ask([&](const JobState& keeper) { return keeper.recorded(query); });
+  });
 }
 
 bool Master::over() const {

@@ -38,6 +38,18 @@ class Master {
 
   cluster::JobStatus status() const;
 
+  // What members and observers can ask for over the network, for those in this process. They return when it is noted,
+  // not when it is done, and throw InvalidArgument if it is refused.
+  void stop(const std::string& reason);
+  void scale(const cluster::ScaleRequest& request);
+  void checkpoint(const std::string& reason);
+
+  /// Asks all members what they did in their last steps; returns the number of the request.
+  std::uint64_t record(Step steps);
+
+  /// Returns what they have answered so far.
+  cluster::CollectedSpans recorded(std::uint64_t request) const;
+
   /// Returns true once every worker has left, or the job has failed.
   bool over() const;
 

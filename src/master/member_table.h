@@ -27,6 +27,8 @@ struct Member {
   std::optional<std::pair<net::SessionPtr, net::FrameHeader>> waits_for_view;  ///< the request to answer then
   std::uint64_t last_lease = 0;     ///< the number of its last request for work
   cluster::LeaseReply last_leased;  ///< and the answer, in case it asks again
+  cluster::Activity activity = {};  ///< with the last heartbeat
+  cluster::HostLoad load = {};      ///< as last told
 
   bool alive() const { return !state.left && !state.disconnected; }
   bool may_serve() const { return state.role == cluster::Role::kServer && alive() && !kept_out; }

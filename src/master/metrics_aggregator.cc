@@ -14,7 +14,9 @@ constexpr std::size_t kMostAverages = 32;  // names; a line with more would be u
 }  // namespace
 
 MetricsAggregator::MetricsAggregator(const cluster::Plan& plan, std::uint32_t workers, Time start)
-    : plan_(plan), start_(start), clocks_(workers, 0), left_(workers, false), rows_(plan) {}
+    : plan_(plan), start_(start), clocks_(workers, 0), left_(workers, false), rows_(plan) {
+  counters_.step_s.bounds = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60};
+}
 
 void MetricsAggregator::Sums::add(const cluster::WorkDone& work) {
   samples += work.samples;
@@ -35,7 +37,9 @@ void MetricsAggregator::add(cluster::MemberId member, std::uint32_t worker, cons
     double& known = lane_seconds_[worker];
     known = known > 0 ? kForget * fresh + (1 - kForget) * known : fresh;
   }
+  note_own(worker, work, now);
   const bool advanced = work.clock > reported_step_;
+  if (advanced) count_steps(work.clock - reported_step_, now);
   reported_step_ = std::max(reported_step_, work.clock);
   lr_ = work.lr;
   for (const auto& [name, value] : work.averages) {
@@ -49,6 +53,38 @@ void MetricsAggregator::add(cluster::MemberId member, std::uint32_t worker, cons
   sums.add(work);
   recent_.push_back({now, reported_step_, sums});
   while (recent_.size() > 1 && now - recent_.front().time > kRecently) recent_.pop_front();
+}
+
+void MetricsAggregator::note_own(std::uint32_t worker, const cluster::WorkDone& work, Time now) {
+  Reported& own = reported_[worker];
+  own.clock = work.clock;
+  own.phases.resize(std::max(own.phases.size(), work.phases.size()), 0.0);
+  for (std::size_t phase = 0; phase < work.phases.size(); ++phase) own.phases[phase] += work.phases[phase];
+  counters_.samples += work.samples;
+  if (work.samples > 0) own.samples.emplace_back(now, work.samples);
+  while (own.samples.size() > 1 && now - own.samples.front().first > kRecently) own.samples.pop_front();
+}
+
+/// Reports come ten times a second: of steps that are shorter the mean of those in between counts.
+void MetricsAggregator::count_steps(Step made, Time now) {
+  counters_.steps += made;
+  if (last_advance_ != Time{}) counters_.step_s.add(seconds(now - last_advance_) / static_cast<double>(made), made);
+  last_advance_ = now;
+}
+
+void MetricsAggregator::describe(std::uint32_t worker, Time now, cluster::MemberStatus& status) const {
+  status.lane_s = lane_seconds(worker);
+  const auto found = reported_.find(worker);
+  if (found == reported_.end()) return;
+  const Reported& own = found->second;
+  status.clock = own.clock;
+  status.phases = own.phases;
+  if (own.samples.size() < 2) return;
+  std::uint64_t samples = 0;
+  for (const auto& [time, count] : own.samples) samples += count;
+  // The first of them was made before the time that is looked at.
+  const double over_s = seconds(now - own.samples.front().first);
+  if (over_s > 0) status.samples_per_s = static_cast<double>(samples - own.samples.front().second) / over_s;
 }
 
 const std::vector<MetricsRow>& MetricsAggregator::rows_after(const cluster::RowsTaken& taken) {
@@ -68,6 +104,7 @@ void MetricsAggregator::set_clocks(const cluster::ClockReport& report) {
 void MetricsAggregator::leave(std::uint32_t worker) {
   if (worker < left_.size()) left_[worker] = true;
   if (worker < lane_seconds_.size()) lane_seconds_[worker] = 0;  // its successor may be faster
+  if (const auto own = reported_.find(worker); own != reported_.end()) own->second.samples.clear();
 }
 
 std::vector<Step> MetricsAggregator::clocks() const {

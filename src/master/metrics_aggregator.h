@@ -45,6 +45,12 @@ class MetricsAggregator {
   /// Returns the recent time of `worker` for a lane; 0 = not known.
   double lane_seconds(std::uint32_t worker) const { return worker < lane_seconds_.size() ? lane_seconds_[worker] : 0; }
 
+  /// Fills in what `worker` itself has reported.
+  void describe(std::uint32_t worker, Time now, cluster::MemberStatus& status) const;
+
+  /// Returns the steps and samples of all workers, and how long steps took.
+  const cluster::JobCounters& counters() const { return counters_; }
+
  private:
   struct Sums {
     std::uint64_t samples = 0;
@@ -58,7 +64,16 @@ class MetricsAggregator {
     Sums sums;
   };
 
+  /// One worker's own reports.
+  struct Reported {
+    Step clock = 0;
+    std::vector<double> phases;
+    std::deque<std::pair<Time, std::uint64_t>> samples;  // of the last seconds
+  };
+
   MetricsRows::Clocks clocks_of_workers() const;
+  void note_own(std::uint32_t worker, const cluster::WorkDone& work, Time now);
+  void count_steps(Step made, Time now);
 
   cluster::Plan plan_;
   Time start_{};
@@ -72,7 +87,10 @@ class MetricsAggregator {
   double lr_ = 0;
   std::map<std::string, double> averages_;
   MetricsRows rows_;
-  std::deque<Recent> recent_;  // the last seconds, for the current rate and loss
+  std::deque<Recent> recent_;                   // the last seconds, for the current rate and loss
+  std::map<std::uint32_t, Reported> reported_;  // by worker
+  cluster::JobCounters counters_;
+  Time last_advance_{};  // when the furthest step was reported
 };
 
 }  // namespace trireme::master

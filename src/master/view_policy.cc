@@ -92,6 +92,8 @@ ViewDecision decide_view(const ViewInputs& view_inputs) {
     reason = view_inputs.place_anew;
   } else if (!view_inputs.balance.empty() && !ending) {
     reason = view_inputs.balance;
+  } else if (!view_inputs.save.empty() && !ending) {
+    reason = view_inputs.save;
   } else if (std::ranges::any_of(members, [](const ViewCandidate& worker) { return worker.ready && !worker.done; })) {
     reason = "a member cannot go on in this view";
   } else {

@@ -62,6 +62,7 @@ struct ViewInputs {
   bool no_server = false;                    ///< the parameters live on servers, and none is left
   std::string balance;                       ///< why lanes should be dealt again; empty = they should not
   std::string place_anew;                    ///< why shards should be placed again; empty = they should not
+  std::string save = {};                     ///< why a checkpoint should be made now; empty = it should not
   std::vector<ViewCandidate> workers;        ///< all that are alive
   std::vector<ApartPair> apart = {};         ///< those that cannot reach each other
   std::vector<ApartCandidate> servers = {};  ///< those that take part
@@ -86,8 +87,8 @@ struct ViewDecision {
 /// Returns kKeep if nothing is wrong and no worker wants to join, kRegroup while members of the view have not yet asked
 /// for the next one, kWait if all of them have but there is no server, no worker, or fewer workers than
 /// `shape.min_workers`, kForm otherwise. Reasons for another view, in this order: a member is gone, newcomers for which
-/// `most_workers` leaves room, `place_anew`, `balance`, a member that cannot go on. Once a member has made all steps,
-/// no newcomer is accepted, nothing is moved, and `min_workers` no longer applies.
+/// `most_workers` leaves room, `place_anew`, `balance`, `save`, a member that cannot go on. Once a member has made all
+/// steps, no newcomer is accepted, nothing is moved, and `min_workers` no longer applies.
 ///
 /// `workers` of kForm are all live members, then the newcomers; within each, the oldest in the job first, then by slot.
 /// So the chief stays the chief as long as it lives. Of those that are `apart` only some take part

@@ -7,13 +7,16 @@
 
 #include <torch/version.h>
 
+#include "models/lane_seed.h"
+
 namespace trireme::models {
 
 torch::Tensor attention(const torch::Tensor& query, const torch::Tensor& key, const torch::Tensor& value, bool causal,
                         double dropout) {
 #if TORCH_VERSION_MAJOR >= 2
-  return at::scaled_dot_product_attention(query, key, value, {}, dropout, causal);
-#else
+  // On CPUs dropout takes the same path as below in LibTorch too, but with random numbers that are not the layer's.
+  if (dropout == 0 || !query.is_cpu()) return at::scaled_dot_product_attention(query, key, value, {}, dropout, causal);
+#endif
   const double scale = 1.0 / std::sqrt(static_cast<double>(query.size(-1)));
   torch::Tensor scores = torch::matmul(query, key.transpose(-2, -1)) * scale;  // batch × heads × length × length
   if (causal) {
@@ -22,9 +25,8 @@ torch::Tensor attention(const torch::Tensor& query, const torch::Tensor& key, co
     scores = scores.masked_fill(later, -std::numeric_limits<float>::infinity());
   }
   torch::Tensor weights = torch::softmax(scores, -1);
-  if (dropout > 0) weights = torch::dropout(weights, dropout, /*train=*/true);
+  weights = models::dropout(weights, dropout, /*training=*/true);
   return torch::matmul(weights, value);
-#endif
 }
 
 torch::Tensor tanh_gelu(const torch::Tensor& x) { return at::gelu(x, "tanh"); }

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include <torch/nn/modules/linear.h>
+#include "trireme/layers.h"
 
 namespace trireme::models {
 
@@ -12,16 +12,8 @@ struct MlpOptions {
   std::int64_t classes = 10;
 };
 
-/// Fully connected layers with ReLU between them. Input: batch × anything with `features` numbers per sample.
-class MlpImpl : public torch::nn::Module {
- public:
-  explicit MlpImpl(const MlpOptions& options);
-
-  torch::Tensor forward(const torch::Tensor& features);  ///< -> batch × classes
-
- private:
-  std::vector<torch::nn::Linear> layers_;
-};
-TORCH_MODULE(Mlp);
+/// Fully connected layers with ReLU between them: "fc1", "fc2", ... From batch × anything with `features` numbers per
+/// sample to batch × classes.
+LayerList mlp(const MlpOptions& options);
 
 }  // namespace trireme::models

@@ -48,33 +48,33 @@ std::vector<std::int64_t> hidden(const Settings& settings, std::vector<std::int6
   return std::vector(static_cast<std::size_t>(layers), settings.count("width", otherwise.front()));
 }
 
-Model make_mlp(const Settings& settings, const data::Schema& samples, std::int64_t outputs) {
+LayerList mlp_layers(const Settings& settings, const data::Schema& samples, std::int64_t outputs) {
   const data::Field& input = only_input("mlp", samples);
-  return Mlp(MlpOptions{.features = static_cast<std::int64_t>(input.elements()),
+  return mlp(MlpOptions{.features = static_cast<std::int64_t>(input.elements()),
                         .hidden = hidden(settings, MlpOptions{}.hidden),
                         .classes = outputs});
 }
 
-Model make_lenet(const Settings& /*settings*/, const data::Schema& samples, std::int64_t outputs) {
-  return LeNet(only_input("lenet", samples).shape, outputs);
+LayerList lenet_layers(const Settings& /*settings*/, const data::Schema& samples, std::int64_t outputs) {
+  return lenet(only_input("lenet", samples).shape, outputs);
 }
 
-MakeReady resnet(const std::string& name, const ResNetOptions& shape) {
-  return [=](const Settings& settings, const data::Schema& samples, std::int64_t outputs) -> Model {
+MakeReadyLayers resnet_layers(const std::string& name, const ResNetOptions& shape) {
+  return [=](const Settings& settings, const data::Schema& samples, std::int64_t outputs) {
     const data::Field& image = only_image(name, samples);
     ResNetOptions options = shape;
     options.width = settings.count("width", shape.width);
     options.channels = image.shape[0];
     options.large = image.shape[1] > 64;
     options.classes = outputs;
-    return ResNet(options);
+    return resnet(options);
   };
 }
 
-Model make_vit(const Settings& settings, const data::Schema& samples, std::int64_t outputs) {
+LayerList vit_layers(const Settings& settings, const data::Schema& samples, std::int64_t outputs) {
   const data::Field& image = only_image("vit-tiny", samples);
   const std::int64_t rows = image.shape[1];
-  return Vit(VitOptions{.channels = image.shape[0],
+  return vit(VitOptions{.channels = image.shape[0],
                         .rows = rows,
                         .columns = image.shape[2],
                         .patch = settings.count("patch", rows > 64 ? 16 : 4),
@@ -85,8 +85,8 @@ Model make_vit(const Settings& settings, const data::Schema& samples, std::int64
 }
 
 /// A context as long as the samples: the model sees all tokens of one but the last.
-MakeReady gpt(const std::string& name, const GptOptions& shape) {
-  return [=](const Settings& settings, const data::Schema& samples, std::int64_t outputs) -> Model {
+MakeReadyLayers gpt_layers(const std::string& name, const GptOptions& shape) {
+  return [=](const Settings& settings, const data::Schema& samples, std::int64_t outputs) {
     const data::Field& tokens = only_tokens(name, samples);
     GptOptions options{.layers = settings.count("layers", shape.layers),
                        .heads = settings.count("heads", shape.heads),
@@ -97,7 +97,7 @@ MakeReady gpt(const std::string& name, const GptOptions& shape) {
       fail<InvalidArgument>("'{}' with dropout={}: at least 0 and below 1", name, options.dropout);
     }
     if (!tokens.varies()) options.context = tokens.shape.front() - 1;
-    return Gpt(options);
+    return gpt(options);
   };
 }
 
@@ -133,20 +133,20 @@ const std::map<std::string, ReadyModel>& ready() {
   static const std::vector<std::string> layers{"layers", "width"};
   static const std::vector<std::string> width{"width"};
   static const std::map<std::string, ReadyModel> all{
-      {"gpt-10m", {gpt("gpt-10m", {.layers = 6, .heads = 6, .width = 384}), gpt_keys}},
-      {"gpt-tiny", {gpt("gpt-tiny", {.layers = 2, .heads = 4, .width = 64}), gpt_keys}},
-      {"gpt2", {gpt("gpt2", {.layers = 12, .heads = 12, .width = 768}), gpt_keys}},
-      {"gpt2-large", {gpt("gpt2-large", {.layers = 36, .heads = 20, .width = 1280}), gpt_keys}},
-      {"gpt2-medium", {gpt("gpt2-medium", {.layers = 24, .heads = 16, .width = 1024}), gpt_keys}},
-      {"gpt2-xl", {gpt("gpt2-xl", {.layers = 48, .heads = 25, .width = 1600}), gpt_keys}},
-      {"lenet", {make_lenet, {}}},
-      {"lstm", {make_lstm, layers}},
-      {"mlp", {make_mlp, layers}},
-      {"resnet18", {resnet("resnet18", {.blocks = {2, 2, 2, 2}, .width = 64}), width}},
-      {"resnet20", {resnet("resnet20", {.blocks = {3, 3, 3}, .width = 16}), width}},
-      {"resnet50", {resnet("resnet50", {.blocks = {3, 4, 6, 3}, .width = 64, .bottleneck = true}), width}},
-      {"vit-tiny", {make_vit, {"layers", "heads", "width", "patch"}}},
-      {"wide-deep", {make_wide_deep, layers}},
+      {"gpt-10m", {gpt_layers("gpt-10m", {.layers = 6, .heads = 6, .width = 384}), gpt_keys}},
+      {"gpt-tiny", {gpt_layers("gpt-tiny", {.layers = 2, .heads = 4, .width = 64}), gpt_keys}},
+      {"gpt2", {gpt_layers("gpt2", {.layers = 12, .heads = 12, .width = 768}), gpt_keys}},
+      {"gpt2-large", {gpt_layers("gpt2-large", {.layers = 36, .heads = 20, .width = 1280}), gpt_keys}},
+      {"gpt2-medium", {gpt_layers("gpt2-medium", {.layers = 24, .heads = 16, .width = 1024}), gpt_keys}},
+      {"gpt2-xl", {gpt_layers("gpt2-xl", {.layers = 48, .heads = 25, .width = 1600}), gpt_keys}},
+      {"lenet", {lenet_layers, {}}},
+      {"lstm", {nullptr, layers, make_lstm}},
+      {"mlp", {mlp_layers, layers}},
+      {"resnet18", {resnet_layers("resnet18", {.blocks = {2, 2, 2, 2}, .width = 64}), width}},
+      {"resnet20", {resnet_layers("resnet20", {.blocks = {3, 3, 3}, .width = 16}), width}},
+      {"resnet50", {resnet_layers("resnet50", {.blocks = {3, 4, 6, 3}, .width = 64, .bottleneck = true}), width}},
+      {"vit-tiny", {vit_layers, {"layers", "heads", "width", "patch"}}},
+      {"wide-deep", {nullptr, layers, make_wide_deep}},
   };
   return all;
 }

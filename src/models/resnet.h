@@ -2,42 +2,9 @@
 
 #include <vector>
 
-#include <torch/nn/modules/batchnorm.h>
-#include <torch/nn/modules/container/sequential.h>
-#include <torch/nn/modules/conv.h>
-#include <torch/nn/modules/linear.h>
+#include "trireme/layers.h"
 
 namespace trireme::models {
-
-/// Two 3×3 convolutions beside a shortcut, as in ResNet-18 and -20.
-class BasicBlockImpl : public torch::nn::Module {
- public:
-  static constexpr std::int64_t kExpansion = 1;
-
-  BasicBlockImpl(std::int64_t in, std::int64_t width, std::int64_t stride);
-  torch::Tensor forward(const torch::Tensor& x);
-
- private:
-  torch::nn::Conv2d conv1_{nullptr}, conv2_{nullptr};
-  torch::nn::BatchNorm2d norm1_{nullptr}, norm2_{nullptr};
-  torch::nn::Sequential shortcut_{nullptr};  // null: the input itself
-};
-TORCH_MODULE(BasicBlock);
-
-/// 1×1, 3×3, 1×1 convolutions beside a shortcut, as in ResNet-50; the stride is in the middle one.
-class BottleneckImpl : public torch::nn::Module {
- public:
-  static constexpr std::int64_t kExpansion = 4;
-
-  BottleneckImpl(std::int64_t in, std::int64_t width, std::int64_t stride);
-  torch::Tensor forward(const torch::Tensor& x);
-
- private:
-  torch::nn::Conv2d conv1_{nullptr}, conv2_{nullptr}, conv3_{nullptr};
-  torch::nn::BatchNorm2d norm1_{nullptr}, norm2_{nullptr}, norm3_{nullptr};
-  torch::nn::Sequential shortcut_{nullptr};
-};
-TORCH_MODULE(Bottleneck);
 
 struct ResNetOptions {
   std::vector<std::int64_t> blocks = {3, 3, 3};  ///< in each stage; a stage halves rows and columns, but the first
@@ -49,20 +16,8 @@ struct ResNetOptions {
 };
 
 /// Residual network (He et al. 2016, https://arxiv.org/abs/1512.03385): resnet20 is {3, 3, 3} blocks of width 16 for
-/// CIFAR (272,474 parameters), resnet18 {2, 2, 2, 2} of width 64, resnet50 {3, 4, 6, 3} with bottlenecks.
-class ResNetImpl : public torch::nn::Module {
- public:
-  explicit ResNetImpl(const ResNetOptions& options);
-
-  torch::Tensor forward(const torch::Tensor& images);  ///< batch × channels × rows × columns -> batch × classes
-
- private:
-  bool large_;
-  torch::nn::Conv2d stem_{nullptr};
-  torch::nn::BatchNorm2d norm_{nullptr};
-  torch::nn::Sequential stages_{nullptr};
-  torch::nn::Linear head_{nullptr};
-};
-TORCH_MODULE(ResNet);
+/// CIFAR (272,474 parameters), resnet18 {2, 2, 2, 2} of width 64, resnet50 {3, 4, 6, 3} with bottlenecks. From images
+/// of batch × channels × rows × columns to batch × classes. Layers: "stem", "stages.0", ..., "head".
+LayerList resnet(const ResNetOptions& options);
 
 }  // namespace trireme::models

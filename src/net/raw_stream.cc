@@ -71,6 +71,9 @@ RawStream::RawStream(AuthenticatedStream proven, Side side, Deadline deadline) :
     plain->non_blocking(true);
     socket_ = FileDescriptor(plain->release());
     kind_ = "tcp";
+    const bool connected = side == Side::kConnected;
+    writer_.emplace(connected ? proven.keys.to_service : proven.keys.to_client);
+    reader_.emplace(connected ? proven.keys.to_client : proven.keys.to_service);
   } else {
     TlsStream& stream = *std::get<std::unique_ptr<TlsStream>>(proven.socket);
     SSL* ssl = stream.native_handle();
@@ -120,6 +123,18 @@ std::size_t RawStream::try_send(Bytes bytes) {
     return tls_result(
         SSL_write(tls_.get(), bytes.data(), static_cast<int>(std::min<std::size_t>(bytes.size(), 1 << 20))));
   }
+  if (!writer_) return send_some(bytes);
+  std::size_t content = 0;
+  while (content < bytes.size()) {
+    writer_->begin(bytes.subspan(content));
+    const std::size_t sent = send_some(writer_->unsent());
+    content += writer_->sent(sent);
+    if (!writer_->unsent().empty()) break;
+  }
+  return content;
+}
+
+std::size_t RawStream::send_some(Bytes bytes) {
   const ssize_t sent = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   if (sent >= 0) return static_cast<std::size_t>(sent);
   if (try_again()) return 0;
@@ -134,6 +149,20 @@ std::size_t RawStream::try_recv(MutableBytes bytes) {
     return tls_result(
         SSL_read(tls_.get(), bytes.data(), static_cast<int>(std::min<std::size_t>(bytes.size(), 1 << 20))));
   }
+  if (!reader_) return recv_some(bytes);
+  try {
+    for (;;) {
+      if (const std::size_t taken = reader_->take(bytes)) return taken;
+      const std::size_t received = recv_some(reader_->room());
+      if (received == 0) return 0;
+      reader_->arrived(received);
+    }
+  } catch (const Corrupt& problem) {  // nothing more can be had from it
+    lost(problem.what());
+  }
+}
+
+std::size_t RawStream::recv_some(MutableBytes bytes) {
   const ssize_t received = ::recv(socket_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
   if (received > 0) return static_cast<std::size_t>(received);
   if (received == 0) lost("the connection ended");

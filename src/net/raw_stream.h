@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "trireme/deadline.h"
@@ -8,11 +9,13 @@
 #include "base/bytes.h"
 #include "base/file.h"
 #include "net/connect.h"
+#include "net/secure/frame_mac.h"
 
 namespace trireme::net {
 
 /// A proven connection as a plain descriptor, driven by the thread that waits: no hand-over between threads on the way
-/// of a message, which would cost more than a small message itself. One thread at a time.
+/// of a message, which would cost more than a small message itself. One thread at a time. Over TCP in the clear it
+/// carries tags (secure/frame_mac.h).
 class RawStream {
  public:
   enum class Side { kConnected, kAccepted };
@@ -24,7 +27,8 @@ class RawStream {
   RawStream(RawStream&&) noexcept = default;
   RawStream& operator=(RawStream&&) noexcept = default;
 
-  /// Sends or receives what it can without waiting; returns how many bytes. Throws PeerLost at the end of the stream.
+  /// Sends or receives what it can without waiting; returns how many bytes. What was not sent is to be given again
+  /// before anything else. Throws PeerLost at the end of the stream, or if something was changed on its way.
   std::size_t try_send(Bytes bytes);
   std::size_t try_recv(MutableBytes bytes);
 
@@ -46,9 +50,13 @@ class RawStream {
 
   [[noreturn]] void lost(const std::string& reason) const;
   std::size_t tls_result(int result);
+  std::size_t send_some(Bytes bytes);
+  std::size_t recv_some(MutableBytes bytes);
 
   FileDescriptor socket_;
   std::unique_ptr<SSL, FreeTls> tls_;
+  std::optional<RecordWriter> writer_;  // in the clear, as the next
+  std::optional<RecordReader> reader_;
   std::string peer_;
   std::string kind_;
 };

@@ -55,6 +55,11 @@ class RunFolder {
   std::filesystem::path network() const { return path_ / "network.pt"; }    ///< TorchScript, as it was given
   std::filesystem::path script() const { return path_ / "model.pt"; }       ///< TorchScript, as it was trained
 
+  std::filesystem::path notes() const { return path_ / "notes.jsonl"; }          ///< what people wrote about it
+  std::filesystem::path page() const { return path_ / "page.json"; }             ///< where the page of a run is served
+  std::filesystem::path page_certificate() const { return path_ / "page.pem"; }  ///< of that page, with its key
+  std::filesystem::path stacks() const { return path_ / "stacks"; }              ///< see allow_stack_dumps
+
   /// Returns whether some process holds it: the launcher of a run that goes on.
   bool held() const;
 

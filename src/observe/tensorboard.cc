@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <limits>
@@ -21,7 +22,15 @@ namespace {
 // Protobuf wire format, the few cases that events need: a field is a key (number * 8 + wire type) and its value.
 // The messages (tensorflow/core/util/event.proto, framework/summary.proto):
 //   Event   { double wall_time = 1; int64 step = 2; string file_version = 3; Summary summary = 5; }
-//   Summary { repeated Value value = 1; }   Value { string tag = 1; float simple_value = 2; }
+//   Summary { repeated Value value = 1; }
+//   Value   { string tag = 1; float simple_value = 2; HistogramProto histo = 5; SummaryMetadata metadata = 9; }
+//   HistogramProto  { double min = 1, max = 2, num = 3, sum = 4, sum_squares = 5; packed double bucket_limit = 6,
+//   bucket = 7; } SummaryMetadata { PluginData plugin_data = 1; }   PluginData { string plugin_name = 1; bytes content
+//   = 2; }
+// and of TensorBoard's own (plugins/hparams/plugin_data.proto, google/protobuf/struct.proto):
+//   HParamsPluginData { SessionStartInfo session_start_info = 3; }
+//   SessionStartInfo  { map<string, Value> hparams = 1; double start_time_secs = 5; }   Value { double = 2; string = 3;
+//   }
 
 enum class Wire : std::uint32_t { kVarint = 0, kFixed64 = 1, kLength = 2, kFixed32 = 5 };
 
@@ -56,13 +65,24 @@ std::string event_at(double wall_time) {
   return event;
 }
 
-std::string scalar_event(std::string_view tag, float value, Step step, double wall_time) {
-  std::string point;
-  put_bytes(point, 1, tag);
-  put_key(point, 2, Wire::kFixed32);
-  put_fixed(point, value);
+void put_double(std::string& to, std::uint32_t field, double value) {
+  put_key(to, field, Wire::kFixed64);
+  put_fixed(to, value);
+}
+
+void put_doubles(std::string& to, std::uint32_t field, const std::vector<double>& values) {
+  std::string packed;
+  for (const double value : values) put_fixed(packed, value);
+  put_bytes(to, field, packed);
+}
+
+/// An event with one value, which has everything but its tag.
+std::string value_event(std::string_view tag, std::string_view rest, Step step, double wall_time) {
+  std::string value;
+  put_bytes(value, 1, tag);
+  value += rest;
   std::string summary;
-  put_bytes(summary, 1, point);
+  put_bytes(summary, 1, value);
 
   std::string event = event_at(wall_time);
   if (step != 0) {  // zero is the default and is omitted, as protobuf's own writer does
@@ -71,6 +91,56 @@ std::string scalar_event(std::string_view tag, float value, Step step, double wa
   }
   put_bytes(event, 5, summary);
   return event;
+}
+
+std::string scalar_value(float number) {
+  std::string value;
+  put_key(value, 2, Wire::kFixed32);
+  put_fixed(value, number);
+  return value;
+}
+
+std::string histogram_value(const Histogram& histogram) {
+  std::string proto;
+  put_double(proto, 1, histogram.min);
+  put_double(proto, 2, histogram.max);
+  put_double(proto, 3, histogram.count);
+  put_double(proto, 4, histogram.sum);
+  put_double(proto, 5, histogram.sum_squares);
+  put_doubles(proto, 6, histogram.limits);
+  put_doubles(proto, 7, histogram.counts);
+  std::string value;
+  put_bytes(value, 5, proto);
+  return value;
+}
+
+std::string hyperparameters_value(const std::map<std::string, std::string>& values, double wall_time) {
+  std::string session;
+  for (const auto& [name, text] : values) {
+    std::string value;
+    double number = 0;
+    const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (problem == std::errc() && end == text.data() + text.size() && std::isfinite(number)) {
+      put_double(value, 2, number);
+    } else {
+      put_bytes(value, 3, text);
+    }
+    std::string entry;
+    put_bytes(entry, 1, name);
+    put_bytes(entry, 2, value);
+    put_bytes(session, 1, entry);
+  }
+  put_double(session, 5, wall_time);
+  std::string content;
+  put_bytes(content, 3, session);
+  std::string plugin;
+  put_bytes(plugin, 1, "hparams");
+  put_bytes(plugin, 2, content);
+  std::string metadata;
+  put_bytes(metadata, 1, plugin);
+  std::string value;
+  put_bytes(value, 9, metadata);
+  return value;
 }
 
 /// Returns TFRecord's checksum: a CRC stored next to the data it covers is rotated and offset, so that a CRC over both
@@ -136,7 +206,17 @@ EventFile::EventFile(std::pair<FileDescriptor, std::filesystem::path> created, d
 }
 
 void EventFile::add_scalar(std::string_view tag, double value, Step step, double wall_time) {
-  file_.append(as_bytes(record(scalar_event(tag, to_float(value), step, wall_time))));
+  file_.append(as_bytes(record(value_event(tag, scalar_value(to_float(value)), step, wall_time))));
+}
+
+void EventFile::add_histogram(std::string_view tag, const Histogram& histogram, Step step, double wall_time) {
+  if (histogram.count == 0) return;
+  file_.append(as_bytes(record(value_event(tag, histogram_value(histogram), step, wall_time))));
+}
+
+void EventFile::add_hyperparameters(const std::map<std::string, std::string>& values, double wall_time) {
+  constexpr const char* kTag = "_hparams_/session_start_info";
+  file_.append(as_bytes(record(value_event(kTag, hyperparameters_value(values, wall_time), 0, wall_time))));
 }
 
 void EventFile::begin_after(Step step, double wall_time) {

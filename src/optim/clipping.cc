@@ -12,9 +12,9 @@ constexpr double kTorchEpsilon = 1e-6;  // as in clip_grad_norm_
 
 }  // namespace
 
-double clip_factor(const ExactSum& squares, double samples, double clip_norm, Step step) {
+double clip_factor(double squares, double samples, double clip_norm, Step step) {
   if (samples <= 0) return 1;
-  const double norm = std::sqrt(squares.value()) / samples;
+  const double norm = std::sqrt(squares) / samples;
   if (!std::isfinite(norm)) {
     fail<InvalidArgument>(
         "the gradient of step {} is not finite: the learning rate may be too high, or the data bad; a loss that is "

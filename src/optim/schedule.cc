@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <numbers>
@@ -16,6 +17,22 @@ double progress(const ScheduleOptions& options, Step step) {
   if (options.steps <= options.warmup) return 0;
   const double done = static_cast<double>(step) - static_cast<double>(options.warmup);
   return std::clamp(done / static_cast<double>(options.steps - options.warmup), 0.0, 1.0);
+}
+
+/// "cosine:900" is cosine for a run of 900 steps, also where this one ends earlier and goes on later.
+ScheduleOptions with_own_length(ScheduleOptions options) {
+  const std::size_t colon = options.shape.find(':');
+  const std::string shape = options.shape.substr(0, colon);
+  if (colon == std::string::npos || (shape != "cosine" && shape != "linear")) return options;
+  const char* const begin = options.shape.data() + colon + 1;
+  const char* const end = options.shape.data() + options.shape.size();
+  const auto [stopped, problem] = std::from_chars(begin, end, options.steps);
+  if (problem != std::errc() || stopped != end || options.steps == 0) {
+    fail<InvalidArgument>("schedule '{}': expected {}:<steps of the whole run>, such as {}:900", options.shape, shape,
+                          shape);
+  }
+  options.shape = shape;
+  return options;
 }
 
 Schedule make_shape(const ScheduleOptions& options) {
@@ -43,7 +60,7 @@ Schedule make_shape(const ScheduleOptions& options) {
 }  // namespace
 
 Schedule make_schedule(const ScheduleOptions& options) {
-  Schedule shape = make_shape(options);
+  Schedule shape = make_shape(with_own_length(options));
   if (options.warmup == 0) return shape;
   return [shape, warmup = options.warmup](Step step) {
     if (step >= warmup) return shape(step);

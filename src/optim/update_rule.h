@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <span>
 
+#include "optim/rule_math.h"
 #include "optim/update_config.h"
 
 namespace trireme::optim {
@@ -14,6 +15,9 @@ using StateArrays = std::array<float*, kMaxStateArrays>;
 /// Returns the state arrays from parameter `begin` on, in a chunk of `count` parameters whose `state` is
 /// `state_floats(config)` arrays of `count` floats, one after the other.
 StateArrays state_at(const UpdateConfig& config, std::span<float> state, std::size_t count, std::size_t begin = 0);
+
+/// Returns what the rules need to know in a step: doubles become floats here, once.
+UpdateConstants update_constants(const UpdateConfig& config, const UpdateInput& input);
 
 /// Applies one update to `parameters`, in place, in one pass over memory. `gradient` has the same size and does not
 /// overlap; each `state[k]` points to as many floats. Works element by element, so a chunk may be updated block by

@@ -135,6 +135,13 @@ std::vector<Knob> find_knobs(const PlanRequest& request) {
       r.chunks.reset();
     });
   }
+  if (!request.offload) {
+    attempt("--offload", [](PlanRequest& r) {
+      r.offload = true;
+      r.mesh.reset();
+      r.zero.reset();
+    });
+  }
   if (request.mesh) attempt("without --mesh", [](PlanRequest& r) { r.mesh.reset(); });
   if (request.workload.precision == Precision::kFp32) {
     attempt("--precision bf16", [](PlanRequest& r) { r.workload.precision = Precision::kBf16; });
@@ -154,7 +161,9 @@ std::vector<Knob> find_knobs(const PlanRequest& request) {
     const double memory = each.prediction.memory.total();
     if (least == 0 || memory < least) least = memory;
   }
-  knobs.push_back({fmt::format("--memory {:.2f}gb", least / 1e9 + 0.005), "fits the smallest arrangement"});
+  const std::string enough =
+      least < 1e9 ? fmt::format("{:.0f}mb", least / 1e6 + 0.5) : fmt::format("{:.2f}gb", least / 1e9 + 0.005);
+  knobs.push_back({"--memory " + enough, "fits the smallest arrangement"});
   return knobs;
 }
 

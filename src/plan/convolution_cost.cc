@@ -77,7 +77,10 @@ ModelCost resnet_cost(std::string name, const ResidualShape& shape, const ModelI
   const std::vector<std::uint64_t> image = image_shape(name, input, {3, shape.rows, shape.rows});
   const bool large = image[1] > 64;
   const std::uint64_t classes = input.classes == 0 ? (shape.rows > 64 ? 1000 : 10) : input.classes;
-  ModelCost cost{.name = std::move(name), .sample = fmt::format("{}x{}x{}", image[0], image[1], image[2])};
+  ModelCost cost{
+      .name = std::move(name), .sample = fmt::format("{}x{}x{}", image[0], image[1], image[2]), .input = input};
+  cost.input.shape = image;
+  cost.input.classes = classes;
   Plane plane{image[0], image[1], image[2]};
   LayerCost stem{.name = "stem", .input = plane.elements()};
   plane = convolve(stem, plane, shape.width, large ? 7 : 3, large ? 2 : 1);
@@ -106,23 +109,34 @@ ModelCost resnet_cost(std::string name, const ResidualShape& shape, const ModelI
 ModelCost lenet_cost(std::string name, const ModelInput& input) {
   const std::vector<std::uint64_t> image = image_shape(name, input, {1, 28, 28});
   if (image[1] != 28 || image[2] != 28) fail<InvalidArgument>("{} takes images of channels x 28 x 28", name);
-  ModelCost cost{.name = std::move(name), .sample = fmt::format("{}x28x28", image[0])};
+  const std::uint64_t classes = input.classes == 0 ? 10 : input.classes;
+  ModelCost cost{.name = std::move(name), .sample = fmt::format("{}x28x28", image[0]), .input = input};
+  cost.input.shape = image;
+  cost.input.classes = classes;
   cost.layers = {lenet_convolution("conv1", {image[0], 28, 28}, {6, 28, 28}),
                  lenet_convolution("conv2", {6, 14, 14}, {16, 10, 10}), linear("fc1", 400, 120), linear("fc2", 120, 84),
-                 linear("fc3", 84, input.classes == 0 ? 10 : input.classes)};
+                 linear("fc3", 84, classes)};
   return cost;
 }
 
-ModelCost mlp_cost(std::string name, const ModelInput& input) {
+ModelCost mlp_cost(std::string name, const std::vector<std::uint64_t>& hidden, const ModelInput& input) {
   if (input.length != 0) fail<InvalidArgument>("{} takes numbers, not tokens: give a shape, not a length", name);
   double features = 1;
   for (const std::uint64_t size : input.shape) features *= static_cast<double>(size);
   if (features < 1 || features > 1e9)
     fail<InvalidArgument>("{}: a sample of {:.0f} numbers: from 1 to 1e9", name, features);
   const std::uint64_t count = input.shape.empty() ? 784 : static_cast<std::uint64_t>(features);
-  ModelCost cost{.name = std::move(name), .sample = fmt::format("{} numbers", count)};
-  cost.layers = {linear("fc1", count, 128), linear("fc2", 128, 64),
-                 linear("fc3", 64, input.classes == 0 ? 10 : input.classes)};
+  const std::uint64_t classes = input.classes == 0 ? 10 : input.classes;
+  ModelCost cost{.name = std::move(name), .sample = fmt::format("{} numbers", count), .input = input};
+  if (input.shape.empty()) cost.input.shape = {count};
+  cost.input.classes = classes;
+  cost.any_slices = true;
+  std::uint64_t in = count;
+  for (const std::uint64_t width : hidden) {
+    cost.layers.push_back(linear(fmt::format("fc{}", cost.layers.size() + 1), in, width));
+    in = width;
+  }
+  cost.layers.push_back(linear(fmt::format("fc{}", cost.layers.size() + 1), in, classes));
   return cost;
 }
 

@@ -34,9 +34,11 @@ struct LayerCost {
 struct ModelCost {
   std::string name;
   std::string sample;  ///< what a sample is, for people: "1024 tokens"
+  ModelInput input;    ///< what it was given, and what is usual where that left it open
   std::vector<LayerCost> layers;
   std::uint64_t tied_parameters = 0;  ///< of the first layer: the last one uses them, too
-  std::uint32_t heads = 0;            ///< which the dimension tensor has to divide; 0 = it cannot split this model
+  std::uint32_t heads = 0;            ///< which the dimension tensor has to divide; 0 = there are none
+  bool any_slices = false;            ///< the dimension tensor splits it though it has no heads
 
   std::uint64_t parameters() const;  ///< tied ones once
   double forward_flops() const;
@@ -45,9 +47,13 @@ struct ModelCost {
 /// The models that can be planned, in alphabetical order.
 const std::vector<std::string>& planned_models();
 
-/// Returns the cost of a model from its shapes alone: no LibTorch, no tensor. Parameter counts are exact, and kept
-/// elements are the tensors that autograd saves, without dropout: tests compare both with the modules. Throws
-/// InvalidArgument with the models there are if it knows none of this name, or if the input does not fit the model.
-ModelCost model_cost(std::string_view name, const ModelInput& input = {});
+/// Whether `model`, a name with or without settings, is one of them.
+bool is_planned(std::string_view model);
+
+/// Returns the cost of a model, such as "gpt-tiny:layers=4,dropout=0.1", from its shapes alone: no LibTorch, no tensor.
+/// Parameter counts are exact, and kept elements are the tensors that autograd saves: tests compare both with the
+/// modules. Throws InvalidArgument with the models there are if it knows none of this name, or if the settings or the
+/// input do not fit the model.
+ModelCost model_cost(std::string_view model, const ModelInput& input = {});
 
 }  // namespace trireme::plan

@@ -31,6 +31,7 @@ std::vector<Mesh> meshes(const PlanRequest& request) {
   std::vector<Mesh> all;
   const ModelCost& model = request.workload.model;
   for (const std::uint32_t tensor : divisors(request.hardware.workers)) {
+    if (request.tensor && tensor != *request.tensor) continue;
     if (tensor > 1 && (model.heads == 0 || model.heads % tensor != 0)) continue;
     for (const std::uint32_t pipe : divisors(request.hardware.workers / tensor)) {
       if (pipe > model.layers.size()) continue;
@@ -59,6 +60,11 @@ std::vector<std::pair<ScheduleKind, std::uint32_t>> schedules(const PlanRequest&
 std::vector<std::uint32_t> micro_batches(const PlanRequest& request, const Mesh& mesh) {
   if (request.micro_batches) return {*request.micro_batches};
   if (request.workload.batch % mesh.data != 0) return {};
+  if (request.lanes) {
+    const std::uint64_t each = *request.lanes / mesh.data;
+    const bool divides = *request.lanes % mesh.data == 0 && each <= kMostMicroBatches;
+    return divides ? std::vector{static_cast<std::uint32_t>(each)} : std::vector<std::uint32_t>();
+  }
   const std::uint64_t samples = request.workload.batch / mesh.data;
   std::vector<std::uint32_t> all;
   for (const std::uint32_t count : divisors(samples)) {
@@ -84,7 +90,8 @@ auto simplicity(const Arrangement& arrangement) {
                      .zero = request.zero.value_or(0),
                      .schedule = request.schedule.value_or(ScheduleKind::k1F1B),
                      .chunks = 1,
-                     .micro_batches = request.micro_batches.value_or(1)};
+                     .micro_batches = request.micro_batches.value_or(1),
+                     .offload = request.offload};
   wanted.chunks = request.chunks.value_or(usual_chunks(wanted.schedule));
   const auto reason = why_impossible(request.workload, request.hardware, wanted);
   if (reason) throw InvalidArgument(*reason);
@@ -101,9 +108,11 @@ std::vector<Arrangement> arrangements(const PlanRequest& request) {
       for (const std::uint32_t count : micro_batches(request, mesh)) {
         for (std::uint32_t zero = 0; zero <= 3; ++zero) {
           if (request.zero && zero != *request.zero) continue;
+          if (zero == 3 && (mesh.pipe > 1 || mesh.tensor > 1)) continue;  // `trireme train` has no such thing
           for (const bool recompute : {false, true}) {
             if (request.recompute && recompute != *request.recompute) continue;
-            const Arrangement arrangement{mesh, zero, kind, chunks, count, recompute};
+            if (recompute && mesh.pipe == 1) continue;  // stages do
+            const Arrangement arrangement{mesh, zero, kind, chunks, count, recompute, request.offload};
             if (!why_impossible(request.workload, request.hardware, arrangement)) all.push_back(arrangement);
           }
         }

@@ -13,11 +13,14 @@ struct PlanRequest {
   Workload workload;
   Hardware hardware;
   std::optional<Mesh> mesh = {};
+  std::optional<std::uint32_t> tensor = {};  ///< of a mesh that is not set
   std::optional<std::uint32_t> zero = {};
   std::optional<ScheduleKind> schedule = {};
   std::optional<std::uint32_t> chunks = {};
   std::optional<std::uint32_t> micro_batches = {};
+  std::optional<std::uint64_t> lanes = {};  ///< micro-batches of all data ranks together
   std::optional<bool> recompute = {};
+  bool offload = false;  ///< parameter servers hold the optimizer's state
 };
 
 struct Candidate {

@@ -13,6 +13,7 @@ struct StageCost {
   double parameters = 0;  ///< after the split by tensor
   double largest = 0;     ///< parameters of its largest layer
   double compute = 0;     ///< seconds of a forward
+  double backward = 0;    ///< seconds of both gradients
   double again = 0;       ///< of these: blocks that the backward computes again
   double summed_again = 0;
   double summed_forward = 0;
@@ -42,6 +43,7 @@ class Predictor {
     result_.bubble = evaluation.bubble;
     count_memory(evaluation);
     finish_step(evaluation);
+    share_cores();
     const double useful = 3 * workload_.model.forward_flops() * static_cast<double>(workload_.batch);
     result_.efficiency = useful / (hardware_.flops * hardware_.workers * result_.step_seconds);
     return std::move(result_);
@@ -74,6 +76,28 @@ class Predictor {
     if (copies_tied()) stages_.back().parameters += tied_parameters();
   }
 
+  bool measured() const {
+    return hardware_.measured != nullptr && hardware_.measured->times(workload_.model, workload_.precision);
+  }
+
+  /// What a micro-batch takes in a layer.
+  LayerTiming time_of(std::size_t layer) const {
+    if (measured()) {
+      const LayerTiming whole = hardware_.measured->timing(layer, samples());
+      return {whole.forward / mesh_.tensor, whole.backward / mesh_.tensor};
+    }
+    const double forward = workload_.model.layers[layer].forward_flops * samples() / mesh_.tensor / hardware_.flops;
+    return {forward, 2 * forward};
+  }
+
+  /// Copying a micro-batch's gradients to where they are summed, and adding them there: about twice as much memory
+  /// moves for a sum as for a copy, and the first one is none.
+  double summation_seconds(double parameters) const {
+    if (!measured()) return 0;
+    const double m = arrangement_.micro_batches;
+    return parameters * 4 * hardware_.measured->copy_seconds * (1 + 2 * (m - 1) / m);
+  }
+
   StageCost cost_of(std::size_t begin, std::size_t end) const {
     StageCost cost;
     for (std::size_t i = begin; i < end; ++i) {
@@ -81,8 +105,10 @@ class Predictor {
       const double parameters = parameters_of(layer);
       cost.parameters += parameters;
       cost.largest = std::max(cost.largest, parameters);
-      const double compute = layer.forward_flops * samples() / mesh_.tensor / hardware_.flops;
+      const LayerTiming timing = time_of(i);
+      const double compute = timing.forward;
       cost.compute += compute;
+      cost.backward += timing.backward;
       cost.summed_forward += layer.summed_forward * samples() * bytes_each();
       cost.summed_backward += layer.summed_backward * samples() * bytes_each();
       const double input = layer.input * bytes_each();
@@ -134,8 +160,8 @@ class Predictor {
       const double sums_backward = all_reduce_seconds(hardware_.links, tensor_, stage.summed_backward);
       const double again = stage.again + all_reduce_seconds(hardware_.links, tensor_, stage.summed_again);
       StageTimes times{.forward = stage.compute + sums_forward,
-                       .backward_input = stage.compute + sums_backward + again,
-                       .backward_weight = stage.compute,
+                       .backward_input = stage.backward / 2 + sums_backward + again,
+                       .backward_weight = stage.backward / 2 + summation_seconds(stage.parameters),
                        .activations = stage.kept_bytes};
       if (arrangement_.zero >= 3) {  // the next layers' weights arrive while these compute
         const double gather = reduce_scatter_seconds(hardware_.links, data_, stage.parameters * bytes_each());
@@ -169,10 +195,33 @@ class Predictor {
         memory.working = std::max(memory.working, stages_[stage].again_bytes);
       }
       memory.state = state_bytes(parameters, options);
+      if (arrangement_.offload) memory.state.optimizer = 0;
       if (mesh_.data > 1 && arrangement_.zero >= 2) memory.working += largest * 4;                 // its gradient
       if (mesh_.data > 1 && arrangement_.zero >= 3) memory.working += 2 * largest * bytes_each();  // it, and the next
       if (memory.total() > result_.memory.total()) result_.memory = memory;
+      result_.rank_memory.push_back(memory);
     }
+  }
+
+  /// What a rank's parameters take the optimizer, at the end of a step.
+  double update_seconds(double parameters) const {
+    if (!measured() || arrangement_.offload) return 0;
+    return parameters / (arrangement_.zero > 0 ? mesh_.data : 1) * hardware_.measured->update_seconds;
+  }
+
+  /// Workers that share cores cannot all compute at once: a step takes at least what all of them compute.
+  void share_cores() {
+    const double each = static_cast<double>(hardware_.workers) / hardware_.hosts;
+    if (hardware_.cores == 0 || each <= hardware_.cores) return;
+    double work = 0;
+    for (std::size_t stage = 0; stage < stages_.size(); ++stage) {
+      const StageTimes& times = result_.stage_times[stage];
+      work +=
+          (times.forward + times.backward()) * arrangement_.micro_batches + update_seconds(stages_[stage].parameters);
+    }
+    work *= static_cast<double>(mesh_.data) * mesh_.tensor;
+    result_.crowded_seconds = work / (static_cast<double>(hardware_.cores) * hardware_.hosts);
+    result_.step_seconds = std::max(result_.step_seconds, result_.crowded_seconds);
   }
 
   /// What follows the backward: gradients that are still on their way, weights that ZeRO gathers, the tied embedding.
@@ -196,6 +245,12 @@ class Predictor {
       if (arrangement_.zero == 1) exposed = std::max(0.0, scatter - backward) + gather;
       if (arrangement_.zero == 2) exposed = gather;
       if (arrangement_.zero == 3) exposed = 0;
+      if (arrangement_.offload) {  // gradients go to the servers while backward runs, new weights come back after it
+        const Link& to_servers = hardware_.hosts > 1 ? hardware_.links.network : hardware_.links.host;
+        const double push = to_servers.seconds(parameters * 4);
+        communicated = 2 * push;
+        exposed = std::max(0.0, push - backward) + push;
+      }
       if (arrangement_.zero == 2) communicated = scatter * arrangement_.micro_batches + gather;
       if (arrangement_.zero == 3) communicated = (scatter + 2 * gather) * arrangement_.micro_batches;
       if (copies_tied() && (rank == 0 || rank + 1 == mesh_.pipe)) {
@@ -203,7 +258,9 @@ class Predictor {
         exposed += tied;
         communicated += tied;
       }
-      result_.step_seconds = std::max(result_.step_seconds, evaluation.ranks[rank].last + exposed);
+      const double update = update_seconds(parameters);
+      result_.update_seconds = std::max(result_.update_seconds, update);
+      result_.step_seconds = std::max(result_.step_seconds, evaluation.ranks[rank].last + exposed + update);
       result_.data_seconds = std::max(result_.data_seconds, communicated);
       result_.exposed_seconds = std::max(result_.exposed_seconds, exposed);
       result_.tensor_seconds = std::max(result_.tensor_seconds, sums * arrangement_.micro_batches);
@@ -225,7 +282,7 @@ class Predictor {
 
 /// The divisor of `whole` that is closest to `wanted`.
 std::uint64_t nearest_divisor(std::uint64_t whole, std::uint64_t wanted) {
-  for (std::uint64_t distance = 0; distance < whole; ++distance) {
+  for (std::uint64_t distance = 0; distance < std::max(whole, wanted); ++distance) {
     if (wanted > distance && whole % (wanted - distance) == 0) return wanted - distance;
     if (whole % (wanted + distance) == 0) return wanted + distance;
   }
@@ -243,7 +300,30 @@ std::string to_text(const Arrangement& arrangement) {
   }
   text += fmt::format(", {} micro-batch{}", arrangement.micro_batches, arrangement.micro_batches == 1 ? "" : "es");
   if (arrangement.recompute) text += ", recompute";
+  if (arrangement.offload) text += ", offload";
   return text;
+}
+
+std::optional<std::string> why_indivisible(const ModelCost& model, const Mesh& mesh, std::uint32_t chunks,
+                                           std::uint32_t tensor_lanes) {
+  if (mesh.tensor > 1 && model.heads == 0 && !model.any_slices) {
+    return fmt::format("the dimension tensor splits transformers and mlp, not {}: use tensor=1", model.name);
+  }
+  if (mesh.tensor > 1 && model.heads > 0 && model.heads % mesh.tensor != 0) {
+    return fmt::format("{} has {} attention heads, which {} tensor ranks do not divide: the nearest is tensor={}",
+                       model.name, model.heads, mesh.tensor, nearest_divisor(model.heads, mesh.tensor));
+  }
+  if (tensor_lanes > 1 && model.heads > 0 && model.heads % tensor_lanes != 0) {
+    return fmt::format("{} has {} attention heads, which {} tensor lanes do not divide: the nearest is {}", model.name,
+                       model.heads, tensor_lanes, nearest_divisor(model.heads, tensor_lanes));
+  }
+  const std::uint64_t stages = std::uint64_t{mesh.pipe} * chunks;
+  if (stages > model.layers.size()) {
+    return fmt::format("{} has {} layers, too few for {} stages ({} ranks, {} each): at most pipe={}", model.name,
+                       model.layers.size(), stages, mesh.pipe, chunks,
+                       std::max<std::uint64_t>(1, model.layers.size() / chunks));
+  }
+  return std::nullopt;
 }
 
 std::optional<std::string> why_impossible(const Workload& workload, const Hardware& hardware,
@@ -256,19 +336,11 @@ std::optional<std::string> why_impossible(const Workload& workload, const Hardwa
   if (mesh.ranks() != hardware.workers) {
     return fmt::format("mesh {} has {} ranks, and there are {} workers", to_text(mesh), mesh.ranks(), hardware.workers);
   }
-  if (mesh.tensor > 1 && model.heads == 0) {
-    return fmt::format("the dimension tensor splits transformers, not {}: use tensor=1", model.name);
+  if (mesh.tensor > 1 && model.any_slices) {
+    return fmt::format("what tensor={} costs is known of transformers only, not of {}: use tensor=1", mesh.tensor,
+                       model.name);
   }
-  if (mesh.tensor > 1 && model.heads % mesh.tensor != 0) {
-    return fmt::format("{} has {} attention heads, which {} tensor ranks do not divide: the nearest is tensor={}",
-                       model.name, model.heads, mesh.tensor, nearest_divisor(model.heads, mesh.tensor));
-  }
-  const std::uint64_t stages = std::uint64_t{mesh.pipe} * arrangement.chunks;
-  if (stages > model.layers.size()) {
-    return fmt::format("{} has {} layers, too few for {} stages ({} ranks, {} chunks each): at most pipe={}",
-                       model.name, model.layers.size(), stages, mesh.pipe, arrangement.chunks,
-                       model.layers.size() / arrangement.chunks);
-  }
+  if (const auto reason = why_indivisible(model, mesh, arrangement.chunks, mesh.tensor)) return reason;
   if (workload.batch % mesh.data != 0) {
     return fmt::format("a batch of {} does not divide by data={}: the nearest is data={}", workload.batch, mesh.data,
                        nearest_divisor(workload.batch, mesh.data));
@@ -277,6 +349,10 @@ std::optional<std::string> why_impossible(const Workload& workload, const Hardwa
   if (share % arrangement.micro_batches != 0) {
     return fmt::format("the {} samples of a data rank do not divide into {} micro-batches: the nearest is {}", share,
                        arrangement.micro_batches, nearest_divisor(share, arrangement.micro_batches));
+  }
+  if (arrangement.offload && (arrangement.zero > 0 || mesh.pipe > 1 || mesh.tensor > 1)) {
+    return fmt::format("offload keeps whole models on workers and the optimizer's state on servers: not with {}",
+                       to_text(arrangement));
   }
   if (arrangement.zero > 0 && mesh.data == 1) {
     return fmt::format("ZeRO {} shards among the ranks of the dimension data, and data=1", arrangement.zero);

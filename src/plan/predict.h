@@ -1,9 +1,11 @@
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "plan/calibration.h"
 #include "plan/collective_time.h"
 #include "plan/evaluate.h"
 #include "plan/memory.h"
@@ -27,6 +29,8 @@ struct Hardware {
   double memory = 0;  ///< bytes of each worker that training may fill
   double flops = 1;   ///< per second and worker, as reached, not as advertised
   Links links;
+  std::uint32_t cores = 0;  ///< of each host, which its workers share; 0 = each worker has what it needs
+  std::shared_ptr<const Calibration> measured = {};  ///< times of layers that were measured; null: flops / rate
 };
 
 /// A way to divide the work.
@@ -37,6 +41,7 @@ struct Arrangement {
   std::uint32_t chunks = 1;
   std::uint32_t micro_batches = 1;  ///< per step and data rank
   bool recompute = false;           ///< blocks are computed again in the backward instead of kept
+  bool offload = false;             ///< parameter servers, not workers, hold the optimizer's state, and update
 
   ScheduleShape schedule_shape() const { return {schedule, mesh.pipe, micro_batches, chunks}; }
   bool operator==(const Arrangement&) const = default;
@@ -68,18 +73,27 @@ struct Prediction {
   std::vector<std::size_t> stages;      ///< the first layer of each
   std::vector<StageTimes> stage_times;  ///< seconds and bytes per micro-batch
   double message_seconds = 0;           ///< between two stages
+  double update_seconds = 0;            ///< of the optimizer; known only where it was measured
+  double crowded_seconds = 0;           ///< what a step takes at least because workers share cores; 0 = they do not
+  std::vector<RankMemory> rank_memory;  ///< by rank of the pipeline; `memory` is the fullest
 };
 
-/// Returns why the model cannot be divided like this, and the nearest that can; nullopt if it can.
+/// Returns why the model cannot be divided into so many stages and slices, whatever the batch, and the nearest that
+/// can; nullopt if it can. `chunks` are the stages of each rank, `tensor_lanes` the blocks that matrices are cut into.
+std::optional<std::string> why_indivisible(const ModelCost& model, const Mesh& mesh, std::uint32_t chunks,
+                                           std::uint32_t tensor_lanes);
+
+/// Returns why the model cannot be trained like this, and the nearest that can; nullopt if it can.
 std::optional<std::string> why_impossible(const Workload& workload, const Hardware& hardware,
                                           const Arrangement& arrangement);
 
-/// Predicts memory and time of a step. Computing takes flops / rate, each gradient as long as the forward. Overlapped
-/// are: messages between stages with other micro-batches, ZeRO's gathers and scatters with the same stage's computing,
-/// the sum of gradients with the last micro-batch's backward. Not overlapped: sums of the dimension tensor, ZeRO 1's
-/// gather of new weights. Not counted: reading data, the optimizer's arithmetic, kernels that are too small to reach
-/// `flops`. Throws InvalidArgument with the reason if it is impossible. `choices` are those of the mesh on the
-/// hardware's hosts.
+/// Predicts memory and time of a step. Computing takes flops / rate, each gradient as long as the forward; where the
+/// layers were measured (Hardware::measured) it takes what that says, copies and sums of gradients and the optimizer
+/// are counted too, and workers that share cores wait for each other. Overlapped are: messages between stages with
+/// other micro-batches, ZeRO's gathers and scatters with the same stage's computing, the sum of gradients with the last
+/// micro-batch's backward. Not overlapped: sums of the dimension tensor, ZeRO 1's gather of new weights. Not counted:
+/// reading data, the optimizer's arithmetic, kernels that are too small to reach `flops`. Throws InvalidArgument with
+/// the reason if it is impossible. `choices` are those of the mesh on the hardware's hosts.
 Prediction predict(const Workload& workload, const Hardware& hardware, const Arrangement& arrangement,
                    const std::vector<PlacementChoice>& choices);
 Prediction predict(const Workload& workload, const Hardware& hardware, const Arrangement& arrangement);

@@ -73,7 +73,7 @@ void Chunk::check(const ChunkRequest& request) const {
 
 void Chunk::push_synchronous(ChunkRequest request) {
   if (request.info.step < version_) {  // late, or sent again
-    if (policy_.clips) return request.waiter->chunk_weighed(last_weight_);
+    if (policy_.weighs) return request.waiter->chunk_weighed(last_weight_);
     std::vector<DeferredReply> reply{answer(request, /*counted=*/false)};
     return dispatch({}, std::move(reply));
   }
@@ -125,7 +125,7 @@ std::vector<const ChunkRequest*> Chunk::present_round() const {
 }
 
 void Chunk::finish_rounds() {
-  if (policy_.clips) return weigh_round();
+  if (policy_.weighs) return weigh_round();
   for (;;) {
     const std::vector<const ChunkRequest*> round = present_round();
     if (round.empty() || !round_ready(round)) return;
@@ -153,7 +153,7 @@ void Chunk::forget_round() {
                 [&](const ChunkRequest& request) TRIREME_REQUIRES(mutex_) { return request.info.step < version_; });
 }
 
-// ---- Clipping: the update waits for the norm of the whole gradient, of which this chunk knows its part.
+// ---- Clipping, leaving out: the update waits for the norm of the whole gradient, of which this chunk knows its part.
 
 void Chunk::weigh_round() {
   if (weighed_) return;
@@ -184,7 +184,8 @@ RoundWeight Chunk::weigh(std::span<const ChunkRequest* const> round) const {
 void Chunk::apply_weighed(ChunkRequest request, double factor) {
   const MutexLock lock(mutex_);
   check_view(request.view);
-  if (request.worker >= workers_.size() || !policy_.clips || !(factor > 0 && factor <= 1)) {
+  if (request.worker >= workers_.size() || !policy_.weighs ||
+      !((factor > 0 && factor <= 1) || (factor == kLeaveOut && policy_.skips))) {
     fail<InvalidArgument>("worker {} applies step {} times {}, which cannot be", request.worker, request.info.step,
                           factor);
   }
@@ -259,9 +260,11 @@ std::optional<Chunk::Forward> Chunk::apply(std::span<const ChunkRequest* const> 
   }
   ++version_;
   const ChunkRequest& first = *requests.front();
-  const bool empty = samples <= 0;  // an empty last batch: a step, but nothing to learn from it
-  if (!empty) ++updates_;
-  const double scale = empty ? 1 : factor / samples;
+  const bool left_out = factor == kLeaveOut;
+  // An empty last batch, or one that is left out: a step, but nothing to learn from it.
+  const bool empty = samples <= 0 || (left_out && !id_.sums);
+  if (!empty && !id_.sums) ++updates_;
+  const double scale = empty || id_.sums ? 1 : factor / samples;
   const double lr = first.info.lr * id_.lr;
 
   std::optional<Forward> forward;
@@ -281,10 +284,22 @@ std::optional<Chunk::Forward> Chunk::apply(std::span<const ChunkRequest* const> 
     if (!empty) forward->gradient = policy_.pool->take(parameters_.size_bytes());
   }
   if (!empty) {
+    const auto scale_after = next_scale(partials, left_out);
+    if (scale_after) partials = {{.lanes = {0, policy_.lanes}, .values = scale_after->data()}};
     update_parameters({.step = updates_, .lr = lr, .gradient_scale = scale, .prune_below = first.prune_below}, partials,
                       forward ? reinterpret_cast<float*>(forward->gradient.get()) : nullptr);
   }
   return forward;
+}
+
+/// What the table becomes, if it is a loss scale.
+std::optional<std::array<float, optim::LossScale::kFloats>> Chunk::next_scale(std::span<const Partial> partials,
+                                                                              bool left_out) const {
+  if (id_.scale_growth == 0) return std::nullopt;
+  std::array<float, optim::LossScale::kFloats> told{};
+  tree_sum(policy_.lanes, partials, 0, told);
+  const bool finite = !left_out && told.front() == 0;
+  return optim::after_step(optim::LossScale::from(parameters_), finite, id_.scale_growth).floats();
 }
 
 /// Sums and applies block by block; the sum is left in `keep_sum`, if given.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -12,6 +13,7 @@
 #include "base/spans.h"
 #include "base/step.h"
 #include "net/buffer_pool.h"
+#include "optim/loss_scale.h"
 #include "optim/update_rule.h"
 #include "ps/protocol.h"
 #include "ps/unit_set.h"
@@ -26,7 +28,7 @@ class ChunkWaiter {
   virtual ~ChunkWaiter() = default;
   virtual void chunk_done(const StepOutcome& outcome) = 0;
 
-  /// Instead, where the job clips and the chunk was pushed: all gradients of the step are there, nothing is applied.
+  /// Instead, where the job weighs and the chunk was pushed: all gradients of the step are there, nothing is applied.
   virtual void chunk_weighed(const RoundWeight& /*weight*/) {}
 
   /// There will be no answer: the view has ended, or the replica is lost. Whether the update was made is not known.
@@ -66,7 +68,8 @@ struct ChunkPolicy {
   optim::UpdateConfig update;
   Consistency consistency;
   Lane lanes = 1;
-  bool clips = false;                     ///< bsp: a round is weighed, and applied when its factor is known
+  bool weighs = false;                    ///< bsp: a round is weighed, and applied when its factor is known
+  bool skips = false;                     ///< likewise: the factor may be kLeaveOut
   std::shared_ptr<net::BufferPool> pool;  ///< for what goes to replicas; may be null where there are none
   Step snapshot_every = 0;                ///< bsp: `on_snapshot` gets every version that is a multiple of it; 0 = none
   std::function<void(const ChunkHeader&, ChunkState)> on_snapshot;  ///< may be null; under the chunk's lock
@@ -88,7 +91,8 @@ class Chunk {
   struct ChunkId {
     std::uint32_t index = 0;
     std::uint32_t shard = 0;
-    bool sums = false;  ///< see TableSpec, as the next two
+    bool sums = false;  ///< see TableSpec, as the next three
+    std::uint64_t scale_growth = 0;
     double lr = 1;
     double decay = 1;
   };
@@ -117,9 +121,10 @@ class Chunk {
   /// told.
   void push(ChunkRequest request);
 
-  /// Where the job clips: makes the update of the step `request.info.step`, whose gradients have been weighed, with
-  /// their mean times `factor`; the first worker to ask does it for all. Of `request` view, worker, step, copy_to and
-  /// waiter count. Throws InvalidArgument if that step has not been weighed, StaleView; then the waiter is not told.
+  /// Where the job weighs: makes the update of the step `request.info.step`, whose gradients have been weighed, with
+  /// their mean times `factor`, or leaves it out (kLeaveOut); the first worker to ask does it for all. Of `request`
+  /// view, worker, step, copy_to and waiter count. Throws InvalidArgument if that step has not been weighed, StaleView;
+  /// then the waiter is not told.
   void apply_weighed(ChunkRequest request, double factor);
 
   /// Asks for the parameters as they are now; of `request` only view, worker, copy_to and waiter count. Before the
@@ -204,6 +209,8 @@ class Chunk {
   void forget_round() TRIREME_REQUIRES(mutex_);
   void release_held() TRIREME_REQUIRES(mutex_);
   std::optional<Forward> apply(std::span<const ChunkRequest* const> requests, double factor) TRIREME_REQUIRES(mutex_);
+  std::optional<std::array<float, optim::LossScale::kFloats>> next_scale(std::span<const Partial> partials,
+                                                                         bool left_out) const TRIREME_REQUIRES(mutex_);
   void update_parameters(const optim::UpdateInput& input, std::span<const Partial> partials, float* keep_sum)
       TRIREME_REQUIRES(mutex_);
   DeferredReply answer(const ChunkRequest& request, bool counted) TRIREME_REQUIRES(mutex_);
@@ -238,7 +245,7 @@ class Chunk {
   Step spread_max_ TRIREME_GUARDED_BY(mutex_) = 0;          // see Clocks
   /// bsp: gradients not yet used; ssp: applied, but held back.
   std::vector<ChunkRequest> waiting_ TRIREME_GUARDED_BY(mutex_);
-  // Where the job clips:
+  // Where the job weighs:
   std::optional<RoundWeight> weighed_ TRIREME_GUARDED_BY(mutex_);  // the present round, of which all is in waiting_
   RoundWeight last_weight_ TRIREME_GUARDED_BY(mutex_);             // of the round that made the present version
   bool last_regroup_ TRIREME_GUARDED_BY(mutex_) = false;           // and whether somebody asked for that in it

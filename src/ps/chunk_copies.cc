@@ -214,8 +214,8 @@ void Chunk::replicate(const ReplicaUpdate& update, std::span<const float> gradie
   check_view(view);
   const optim::UpdateInput input{
       .step = update.updates, .lr = update.lr, .gradient_scale = update.scale, .prune_below = update.prune_below};
-  if (!update.empty) optim::validate(input);
-  if (update.version != version_ + 1 || update.updates != updates_ + (update.empty ? 0 : 1)) {
+  if (!update.empty && !id_.sums) optim::validate(input);
+  if (update.version != version_ + 1 || update.updates != updates_ + (update.empty || id_.sums ? 0 : 1)) {
     fail<Corrupt>("update {} of chunk {} (version {}) does not follow number {} (version {}), which is the last here",
                   update.updates, id_.index, update.version, updates_, version_);
   }

@@ -1,6 +1,7 @@
 #include "ps/client.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <thread>
 
@@ -132,7 +133,8 @@ void Client::open(std::vector<TableSpec> tables, const TableOptions& options) {
           .codec = options.codec,
           .lanes = options_.lanes,
           .checkpoint_every = options.checkpoint_every,
-          .clip_norm = options.clip_norm};
+          .clip_norm = options.clip_norm,
+          .skips = options.skips};
   open_peers();
 }
 
@@ -271,7 +273,7 @@ void Client::send_chunks(std::span<const std::uint32_t> chunks, const PushPullRe
 void Client::send(Peer& peer, std::span<const std::uint32_t> chunks, PushPullRequest request) {
   const bool push = request.push;
   const bool wanted = request.pull;
-  const bool weighed = push && job_.clips();  // what is new is asked for when it is applied
+  const bool weighed = push && job_.weighs();  // what is new is asked for when it is applied
   const bool pull = wanted && !weighed;
   request.worker = rank_;
   request.pull = pull;
@@ -310,7 +312,7 @@ void Client::send(Peer& peer, std::span<const std::uint32_t> chunks, PushPullReq
 }
 
 /// The servers have all gradients of a step, and say what they weigh: together that gives the norm, and so what the
-/// mean is multiplied by. All workers come to the same.
+/// mean is multiplied by, or that the step is left out. All workers come to the same.
 void Client::apply_pushed(Deadline deadline) {
   std::vector<Sent> sent;
   sent.swap(sent_);
@@ -330,7 +332,12 @@ void Client::apply_pushed(Deadline deadline) {
       chunks.insert(chunks.end(), request.chunks.begin(), request.chunks.end());
     }
   }
-  what.apply = optim::clip_factor(squares, samples, job_.clip_norm, what.info.step);
+  what.apply = 1;
+  if (job_.skips && !std::isfinite(squares.value())) {
+    what.apply = kLeaveOut;
+  } else if (job_.clip_norm > 0) {
+    what.apply = optim::clip_factor(squares, samples, job_.clip_norm, what.info.step);
+  }
   send_chunks(chunks, what);
 }
 
@@ -338,7 +345,7 @@ StepOutcome Client::finish() {
   StepOutcome outcome = StepOutcome::none();
   const Deadline deadline = Deadline::in(options_.step_timeout);
   prune_below_.clear();
-  if (job_.clips() && !sent_.empty() && sent_.front().push) apply_pushed(deadline);
+  if (job_.weighs() && !sent_.empty() && sent_.front().push) apply_pushed(deadline);
   std::vector<Sent> sent;
   sent.swap(sent_);
   std::vector<std::uint32_t> pulled;

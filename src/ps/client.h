@@ -69,6 +69,7 @@ class Client {
     codec::Spec codec = {};     ///< how gradients travel; with error feedback if it says so
     Step checkpoint_every = 0;  ///< see JobTables
     double clip_norm = 0;       ///< likewise
+    bool skips = false;         ///< likewise
   };
 
   /// Agrees with the servers on the tables and allocates memory for them. Once: also if it throws PeerLost, Timeout or

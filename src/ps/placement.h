@@ -16,6 +16,9 @@ struct TableSpec {
   /// Not parameters, but what the last step's gradients add up to: nothing is learned, averaged, compressed or saved.
   /// For what workers tell each other in every step. In ssp and asp a step is one worker's.
   bool sums = false;
+  /// Not 0: the table of sums is a loss scale (optim::LossScale), which the server advances in each step; it doubles
+  /// after so many good ones. What is pushed to it says whether the gradient of a step was not finite: ssp, asp.
+  std::uint64_t scale_growth = 0;
   double lr = 1;     ///< the learning rate is multiplied by this
   double decay = 1;  ///< and weight decay (UpdateConfig::l2) by this
 };

@@ -50,7 +50,7 @@ namespace trireme::ps {
 
 using cluster::MemberId;
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TableSpec, name, elements, sums, lr, decay)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TableSpec, name, elements, sums, scale_growth, lr, decay)
 
 /// What a server may be asked: by workers, and (kSync, kInstall, kReplicate) by the primary of a shard that it backs
 /// up. Every frame carries its view; but for kOpen, which may bring the server into a later one, and kStats, another
@@ -59,7 +59,7 @@ enum Request : std::uint16_t {
   kOpen = 1,         ///< OpenRequest -> OpenReply: agree on tables and view; the first one creates the tables
   kAssign = 2,       ///< PushPullRequest -> StepOutcome: initial values, from the chief
   kPushPull = 3,     ///< PushPullRequest -> StepOutcome: push, pull, or both, of many chunks; a push of a job that
-                     ///< clips -> RoundWeight: the update waits until the norm of all is known, and `apply` comes
+                     ///< weighs -> RoundWeight: the update waits until the norm of all is known, and `apply` comes
   kLeave = 4,        ///< LeaveRequest -> Done: nobody waits for this worker until it pushes again
   kStats = 5,        ///< Nothing -> ServerStats
   kFetch = 6,        ///< FetchRequest -> ChunkHeader and ChunkState: all of a chunk; any copy may be asked
@@ -89,11 +89,15 @@ struct JobTables {
   Lane lanes = 1;
   Step checkpoint_every = 0;  ///< bsp: servers that save keep a copy of each version that is a multiple; 0 = none
   double clip_norm = 0;       ///< bsp: the mean gradient of a step, over all tables, is at most so long; 0 = any length
+  bool skips = false;         ///< bsp: a step whose gradient, over all tables, is not finite changes no parameters
   NLOHMANN_DEFINE_TYPE_INTRUSIVE(JobTables, tables, shards, max_chunk_bytes, update, consistency, codec, lanes,
-                                 checkpoint_every, clip_norm)
+                                 checkpoint_every, clip_norm, skips)
 
-  bool clips() const { return clip_norm > 0; }
+  bool weighs() const { return clip_norm > 0 || skips; }
 };
+
+/// Instead of a factor: the step was weighed, and is left out.
+inline constexpr double kLeaveOut = -1;
 
 /// What all gradients of a step, of some chunks, add up to: what the norm of the whole is made of.
 struct RoundWeight {
@@ -124,7 +128,8 @@ struct PushPullRequest {
   StepInfo info;  ///< of a push
   bool push = false;
   bool pull = false;
-  double apply = 0;  ///< where the job clips: the step that was pushed takes effect, its mean times this; 0 = not yet
+  double apply = 0;  ///< where the job weighs: the step that was pushed takes effect, its mean times this, or not at
+                     ///< all (kLeaveOut); 0 = not yet
   std::vector<std::uint32_t> chunks;  ///< as Layout::chunks() numbers them
   std::vector<double> prune_below;    ///< of a push: UpdateInput::prune_below by chunk; empty = of none
   std::uint64_t segment = 0;          ///< where the gradients lie: shared memory; 0 = in the payload, chunk after chunk
@@ -192,7 +197,7 @@ struct ChunkHeader {
   Step updates = 0;
   std::uint64_t history = 0;  ///< digest of all that was ever done to it: equal histories mean equal bits
   std::vector<cluster::UnitRange> units;
-  RoundWeight weight;  ///< where the job clips: of the last step
+  RoundWeight weight;  ///< where the job weighs: of the last step
   NLOHMANN_DEFINE_TYPE_INTRUSIVE(ChunkHeader, chunk, assigned, stop, version, updates, history, units, weight)
   bool operator==(const ChunkHeader&) const = default;
 };
@@ -249,7 +254,7 @@ struct ReplicaUpdate {
   std::uint64_t history = 0;  ///< after it
   std::uint64_t unit = 0;     ///< ssp, asp
   double prune_below = 0;     ///< UpdateInput
-  RoundWeight weight;         ///< where the job clips
+  RoundWeight weight;         ///< where the job weighs
   NLOHMANN_DEFINE_TYPE_INTRUSIVE(ReplicaUpdate, chunk, version, empty, updates, lr, scale, stop, history, unit,
                                  prune_below, weight)
 };

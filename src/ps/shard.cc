@@ -14,10 +14,14 @@ Shard::Shard(const Layout& layout, std::uint32_t number, const ChunkPolicy& poli
     const Layout::Chunk& chunk = layout.chunks()[index];
     if (chunk.place.shard != number) continue;
     const TableSpec& table = layout.tables()[chunk.place.table];
-    chunks_.emplace_back(
-        policy,
-        Chunk::ChunkId{.index = index, .shard = number, .sums = table.sums, .lr = table.lr, .decay = table.decay},
-        std::span(floats + chunk.shard_offset, chunk.place.count), word++);
+    chunks_.emplace_back(policy,
+                         Chunk::ChunkId{.index = index,
+                                        .shard = number,
+                                        .sums = table.sums,
+                                        .scale_growth = table.scale_growth,
+                                        .lr = table.lr,
+                                        .decay = table.decay},
+                         std::span(floats + chunk.shard_offset, chunk.place.count), word++);
   }
 }
 

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "optim/loss_scale.h"
 
 namespace trireme::ps {
 namespace {
@@ -34,8 +35,14 @@ const JobTables& checked(const JobTables& job) {
   if (!(job.clip_norm >= 0 && std::isfinite(job.clip_norm))) {
     fail<InvalidArgument>("clip_norm is {}, but must be a finite number of at least 0", job.clip_norm);
   }
-  if (job.clips() && (!job.consistency.synchronous() || job.consistency.backup_workers > 0)) {
-    fail<InvalidArgument>("servers clip by norm in bsp without backup workers: only there a step has one gradient");
+  for (const TableSpec& table : job.tables) {
+    if (table.scale_growth > 0 && (!table.sums || table.elements != optim::LossScale::kFloats)) {
+      fail<InvalidArgument>("table '{}' of {} floats cannot be a loss scale", table.name, table.elements);
+    }
+  }
+  if (job.weighs() && (!job.consistency.synchronous() || job.consistency.backup_workers > 0)) {
+    fail<InvalidArgument>(
+        "servers clip by norm and leave steps out in bsp without backup workers: only there a step has one gradient");
   }
   return job;
 }
@@ -48,7 +55,8 @@ Tables::Tables(const JobTables& description, std::shared_ptr<net::BufferPool> po
       policy_{.update = description.update,
               .consistency = description.consistency,
               .lanes = description.lanes,
-              .clips = description.clips(),
+              .weighs = description.weighs(),
+              .skips = description.skips,
               .pool = std::move(pool),
               .snapshot_every = 0,
               .on_snapshot = {},

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include <torch/autograd.h>
+#include <torch/types.h>
 
 namespace trireme {
 

@@ -49,10 +49,12 @@ class MetricsWriter final : public Callback {
 
 class TensorBoardWriter final : public Callback {
  public:
-  explicit TensorBoardWriter(const std::filesystem::path& folder) : file_(folder) {}
+  TensorBoardWriter(const std::filesystem::path& folder, const std::map<std::string, std::string>& hyperparameters)
+      : file_(folder), hyperparameters_(hyperparameters) {}
 
   void on_start(const Model& /*model*/, const RunPlan& plan) override {
     if (plan.first_step > 0) file_.begin_after(plan.first_step);
+    if (!hyperparameters_.empty()) file_.add_hyperparameters(hyperparameters_);
   }
 
   void on_row(const MetricsRow& row, TrainControl& /*control*/) override {
@@ -74,6 +76,7 @@ class TensorBoardWriter final : public Callback {
 
  private:
   observe::EventFile file_;
+  const std::map<std::string, std::string> hyperparameters_;
 };
 
 class FinalSave final : public Callback {
@@ -210,10 +213,20 @@ nlohmann::json TrainResult::json() const {
   for (const Evaluation& other : others) add(other);
   if (!stopped_because.empty()) result["stopped_because"] = stopped_because;
   if (sparsity) result["sparsity"] = *sparsity;
+  if (loss_scale) {
+    result["loss_scale"] = *loss_scale;
+    result["steps_left_out"] = steps_left_out;
+  }
   if (communication) {
     result["wire_bytes"] = communication->wire_bytes;
     result["plain_bytes"] = communication->plain_bytes;
     result["encode_seconds"] = communication->encode_seconds;
+  }
+  if (held) {
+    result["held_bytes"] = {{"parameters", held->parameters},
+                            {"gradients", held->gradients},
+                            {"optimizer", held->optimizer},
+                            {"in_transit", held->in_transit}};
   }
   return result;
 }
@@ -222,8 +235,9 @@ std::shared_ptr<Callback> write_metrics(const std::filesystem::path& path) {
   return std::make_shared<MetricsWriter>(path);
 }
 
-std::shared_ptr<Callback> write_tensorboard(const std::filesystem::path& folder) {
-  return std::make_shared<TensorBoardWriter>(folder);
+std::shared_ptr<Callback> write_tensorboard(const std::filesystem::path& folder,
+                                            const std::map<std::string, std::string>& hyperparameters) {
+  return std::make_shared<TensorBoardWriter>(folder, hyperparameters);
 }
 
 std::shared_ptr<Callback> save_final(const std::filesystem::path& model, const std::filesystem::path& result) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "base/error.h"
 
@@ -19,16 +20,23 @@ Task task_or_ready(Task task, const data::Schema& samples) {
   return task;
 }
 
-void check_outcome(const Outcome& outcome, const Task& task) {
+void check_loss(const Outcome& outcome, const Task& task) {
   if (!outcome.loss.defined() || outcome.loss.numel() != 1) {
     fail<InvalidArgument>("task '{}' gave a loss of {} numbers: it must be one, the mean over the batch", task.name,
                           outcome.loss.defined() ? outcome.loss.numel() : 0);
   }
+}
+
+double settle(Outcome& outcome, const Task& task) {
+  check_loss(outcome, task);
+  const auto loss = outcome.loss.item<double>();
+  if (outcome.late_metrics) add(outcome.metrics, std::exchange(outcome.late_metrics, {})(loss));
   for (const Metric& metric : outcome.metrics) {
     if (!metric.name.empty() && std::ranges::find(kTaken, metric.name) == kTaken.end()) continue;
     fail<InvalidArgument>("task '{}' cannot have a metric named '{}': rows of metrics use that name", task.name,
                           metric.name);
   }
+  return loss;
 }
 
 double score(const Task& task, const Evaluation& evaluation) {

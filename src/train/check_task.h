@@ -9,8 +9,12 @@ namespace trireme {
 /// cannot be had with these samples.
 Task task_or_ready(Task task, const data::Schema& samples);
 
-/// Throws InvalidArgument if the loss is no scalar, or a metric has a name that rows of metrics use for something else.
-void check_outcome(const Outcome& outcome, const Task& task);
+/// Throws InvalidArgument if the loss is no scalar.
+void check_loss(const Outcome& outcome, const Task& task);
+
+/// Returns the value of the loss, after which `outcome.metrics` are complete. Waits for the GPU. Throws InvalidArgument
+/// as `check_loss`, or if a metric has a name that rows of metrics use for something else.
+double settle(Outcome& outcome, const Task& task);
 
 /// Returns how good an evaluation is, for checkpoints that are kept because they are the best: higher is better.
 double score(const Task& task, const Evaluation& evaluation);

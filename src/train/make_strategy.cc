@@ -1,6 +1,7 @@
 #include "train/make_strategy.h"
 
 #include "base/error.h"
+#include "train/sharded/sharded.h"
 #include "train/strategy/all_reduce.h"
 #include "train/strategy/local_sgd.h"
 #include "train/strategy/parameter_server.h"
@@ -9,8 +10,11 @@ namespace trireme {
 namespace {
 
 ParameterUpdates updates_of(const TrainOptions& options) {
-  return {
-      .config = options.optimizer, .groups = options.groups, .clip_norm = options.clip_norm, .prune = options.prune};
+  return {.config = options.optimizer,
+          .groups = options.groups,
+          .clip_norm = options.clip_norm,
+          .prune = options.prune,
+          .loss_scale = options.loss_scale};
 }
 
 std::unique_ptr<Strategy> make_parameter_server(JobSession& job, const Model& model, const TrainOptions& options,
@@ -38,6 +42,7 @@ std::unique_ptr<Strategy> make_strategy(JobSession& job, const Model& model, con
     case Kind::kCentral:  // parameters in one place, one update for all: a single server in bsp is just that
       return make_parameter_server(job, model, options, {.mode = ps::Consistency::Mode::kBsp}, checkpoint_every, spans);
     case Kind::kAllReduce:
+      if (options.mesh.divides_model()) return std::make_unique<Sharded>(job, model, options, spans);
       return std::make_unique<AllReduce>(job, model,
                                          AllReduceOptions{.updates = updates_of(options),
                                                           .lanes = options.lanes,
@@ -50,6 +55,8 @@ std::unique_ptr<Strategy> make_strategy(JobSession& job, const Model& model, con
                                                         .choice = options.strategy.local_sgd,
                                                         .buffers = options.buffers,
                                                         .spans = spans});
+    case Kind::kZero:
+      return std::make_unique<Sharded>(job, model, options, spans);
   }
   TRIREME_CHECK(false, "no strategy");
 }

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "checkpoint/format.h"
+#include "optim/loss_scale.h"
 #include "optim/update_config.h"
 #include "tensor/load_model.h"
 #include "tensor/torch_checkpoint.h"
@@ -38,6 +39,21 @@ void RunCheckpoints::save(Strategy& strategy, Step step) {
   if (state) files_.write(*state, describe_run(), score_, began);
 }
 
+void RunCheckpoints::save_first(Strategy& strategy) {
+  save(strategy, 0);
+  files_.finish();
+}
+
+void RunCheckpoints::save_as_asked(Strategy& strategy, Step step) {
+  if (!files_.wanted()) {
+    log_warn("checkpoint_skipped", "skipped a checkpoint that was asked for",
+             {{"step", step}, {"reason", "this run makes none (--checkpoint-every 0), or has no folder"}});
+    return;
+  }
+  files_.finish();
+  save(strategy, step);
+}
+
 void RunCheckpoints::save_last(Strategy& strategy, Step step) {
   files_.finish();
   save(strategy, step);
@@ -47,7 +63,11 @@ void RunCheckpoints::save_last(Strategy& strategy, Step step) {
 std::optional<Position> RunCheckpoints::restore(const std::vector<NamedParameter>& state, bool initial) {
   const auto restored = files_.restore([&](const nlohmann::json& meta) {
     check_same_samples(meta, describe_run());
-    return state;
+    std::vector<NamedParameter> saved = state;
+    if (!meta.value("loss_scale", false)) {  // it was fixed then, and now begins to adapt
+      std::erase_if(saved, [](const NamedParameter& piece) { return piece.name == optim::kLossScaleTensor; });
+    }
+    return saved;
   });
   if (plan_.leased) job_.membership().rewind(restored ? restored->at.version * plan_.lanes : 0);
   if (restored) return restored->at;
@@ -57,6 +77,21 @@ std::optional<Position> RunCheckpoints::restore(const std::vector<NamedParameter
     files_.write_alone({.at = {.fresh = false}, .tensors = state}, describe_run());
   }
   return loads ? std::optional(Position{.fresh = false}) : std::nullopt;
+}
+
+std::optional<OpenedState> RunCheckpoints::open(bool initial) {
+  auto opened = files_.open([&](const nlohmann::json& meta) { check_same_samples(meta, describe_run()); });
+  if (opened) return OpenedState{.at = opened->at, .saved = std::move(opened->saved)};
+  if (initial && !options_.init.empty()) {
+    std::vector<NamedParameter> state;
+    for (const ModelTensor& tensor : model_tensors(*model_.module)) {
+      const std::string& name = tensor.names.front();
+      state.push_back(
+          {tensor.buffer ? checkpoint::buffer_tensor(name) : checkpoint::model_tensor(name), tensor.tensor});
+    }
+    load_init(state);
+  }
+  return std::nullopt;
 }
 
 /// Fills what the strategy holds of the model's tensors: `state` may be copies of them.
@@ -85,6 +120,7 @@ nlohmann::json RunCheckpoints::describe_run() const {
                      {"strategy", plan_.strategy}, {"optimizer", optim::to_string(options_.optimizer.rule)},
                      {"lr", options_.lr},          {"schedule", options_.schedule},
                      {"warmup", options_.warmup}};
+  if (options_.loss_scale.dynamic) run["loss_scale"] = true;
   if (!options_.init.empty()) run["init"] = options_.init.string();
   if (nlohmann::json module = describe_module(*model_.module); !module.empty()) run["module"] = std::move(module);
   return run;

@@ -40,6 +40,14 @@ class RunCheckpoints {
   /// may never come.
   void save_last(Strategy& strategy, Step step);
 
+  /// Saves what training begins with, where a worker may take a part of it with it; there is nothing else to go back
+  /// to. Waits until it is on disk. Nothing if there is one already.
+  void save_first(Strategy& strategy);
+
+  /// The same because somebody asked for it, at the beginning of a view, with which all workers of it are. Waits for
+  /// the one before.
+  void save_as_asked(Strategy& strategy, Step step);
+
   /// The view is over: gives up a write whose other writers may be gone.
   void abandon() { files_.abandon(); }
 
@@ -55,6 +63,10 @@ class RunCheckpoints {
   /// step: they may die before there is another. Throws InvalidArgument if the checkpoint is of another run, or that
   /// model does not fit, and as StateFiles::restore.
   std::optional<Position> restore(const std::vector<NamedParameter>& state, bool initial);
+
+  /// The same for a state that no worker has all of: opens that checkpoint. A model that the options name is loaded
+  /// into the chief's module.
+  std::optional<OpenedState> open(bool initial);
 
  private:
   void load_init(const std::vector<NamedParameter>& state) const;

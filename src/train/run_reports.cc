@@ -10,6 +10,7 @@
 #include "collective/operation.h"
 #include "observe/metrics_file.h"
 #include "observe/tensorboard.h"
+#include "optim/update_config.h"
 
 namespace trireme {
 
@@ -22,36 +23,44 @@ RunReports::RunReports(JobSession& job, const Model& model, const TrainOptions& 
       control_(control),
       trace_(job, options.trace_steps),
       row_parts_(plan.log_every) {
-  if (!options_.timeline || !job_.folder()) return;
-  timeline_ = std::make_shared<observe::Timeline>(*job_.folder(), fmt::format("worker {}", job_.slot()), ::getpid());
+  if (options_.timeline && job_.folder()) {
+    timeline_ = std::make_shared<observe::Timeline>(*job_.folder(), fmt::format("worker {}", job_.slot()), ::getpid());
+  }
+  ring_ = std::make_shared<observe::SpanRing>(timeline_);
+  phases_ = std::make_shared<observe::PhaseClock>(ring_);
+  job_.membership().tell_spans([ring = ring_](Step steps) { return ring->last_steps(steps); });
+  job_.membership().tell_activity([phases = phases_] {
+    const auto now = phases->current();
+    return cluster::Activity{.what = now.what == nullptr ? "" : now.what, .step = now.step, .for_s = now.for_s};
+  });
 }
 
 void RunReports::enter_view(std::optional<Step> at) {
   trace_.enter_view(at);
-  if (timeline_ && !std::exchange(watching_, true)) watch_collectives();
+  if (!std::exchange(watching_, true)) watch_collectives();
   if (at && *at < reported_) {  // back to a checkpoint
     row_parts_.clear();
     reported_ = *at;
     back_in_ = job_.view().view;
     if (!callbacks_.empty()) job_.membership().take_rows_after(*at, back_in_);
   }
-  if (!job_.chief()) callbacks_.clear();
+  if (!job_.chief()) {
+    callbacks_.clear();
+    histograms_.reset();
+  }
   if (job_.chief() && callbacks_.empty()) become_chief(at);
 }
 
-void RunReports::begin_step(const StepWork& work) {
+void RunReports::begin_step(const StepWork& work, bool speaks) {
   const auto unit = plan_.leased ? std::optional(work.step * plan_.lanes + work.lanes.first) : std::nullopt;
-  trace_.begin(work.step, work.lanes, unit);
-  if (!timeline_) return;
+  trace_.begin(work.step, speaks ? work.lanes : LaneRange{work.lanes.first, 0}, unit);
   step_->store(work.step);
   step_began_ = Deadline::Clock::now();
 }
 
 void RunReports::end_step(bool repeated) {
   trace_.end(repeated);
-  if (timeline_) {
-    timeline_->add({.name = "step", .begin = step_began_, .end = Deadline::Clock::now(), .step = step_->load()});
-  }
+  ring_->add({.name = "step", .begin = step_began_, .end = Deadline::Clock::now(), .step = step_->load()});
 }
 
 void RunReports::count(const StepWork& work, const std::vector<LaneStatistics>& lanes, double lr, double took_s) {
@@ -63,6 +72,13 @@ void RunReports::count(const StepWork& work, const std::vector<LaneStatistics>& 
 std::vector<cluster::RowPart> RunReports::row_parts() {
   row_parts_.forget(job_.membership().rows_taken());
   return row_parts_.all();
+}
+
+bool RunReports::wants_histograms(Step step) const { return histograms_ && step % options_.histograms_every == 0; }
+
+void RunReports::write_histograms(const HistogramSink& gradients, Step step) {
+  const ScopedSpan span(spans(), "histograms", step);
+  histograms_->write(model_, gradients, step);
 }
 
 void RunReports::deliver_rows() {
@@ -80,24 +96,35 @@ void RunReports::evaluated(Step step, const Evaluation& evaluation) {
   for (const auto& callback : callbacks_) callback->on_evaluation(step, evaluation, control_);
 }
 
-void RunReports::ended(const TrainResult& result) {
-  for (const auto& callback : callbacks_) callback->on_end(model_, result);
+void RunReports::ended(const Model& model, const TrainResult& result) {
+  for (const auto& callback : callbacks_) callback->on_end(model, result);
 }
 
 /// Sums that travel beside the computation, on another thread. With servers what travels is recorded where it is sent.
 void RunReports::watch_collectives() {
   if (options_.strategy.uses_servers()) return;
-  job_.ranks().set_observer([timeline = timeline_, step = step_](const collective::Operation& operation, auto began,
-                                                                 auto ended) {
-    const std::string what = operation.label.empty() ? collective::describe(operation) : operation.label;
-    timeline->add({.name = "all-reduce " + what, .begin = began, .end = ended, .step = step->load(), .overlaps = true});
-  });
+  job_.ranks().set_observer(
+      [ring = ring_, step = step_](const collective::Operation& operation, auto began, auto ended) {
+        const std::string what = operation.label.empty() ? collective::describe(operation) : operation.label;
+        ring->add({.name = "all-reduce " + what, .begin = began, .end = ended, .step = step->load(), .overlaps = true});
+      });
 }
 
 void RunReports::finish_timeline() const {
   if (!timeline_) return;
   timeline_->flush();
   if (job_.alone()) observe::merge_timeline(*job_.folder());
+}
+
+std::map<std::string, std::string> RunReports::hyperparameters() const {
+  return {{"batch", fmt::to_string(options_.batch)},
+          {"lanes", fmt::to_string(options_.lanes)},
+          {"lr", fmt::to_string(options_.lr)},
+          {"optimizer", std::string(optim::to_string(options_.optimizer.rule))},
+          {"seed", fmt::to_string(options_.seed)},
+          {"steps", fmt::to_string(plan_.steps)},
+          {"strategy", plan_.strategy},
+          {"warmup", fmt::to_string(options_.warmup)}};
 }
 
 /// Goes on where a former chief, or launch, ended.
@@ -111,7 +138,10 @@ void RunReports::become_chief(std::optional<Step> at) {
       written = last.value("step", Step{0});
     }
     callbacks_.push_back(write_metrics(job_.folder()->metrics()));
-    callbacks_.push_back(write_tensorboard(job_.folder()->tensorboard()));
+    callbacks_.push_back(write_tensorboard(job_.folder()->tensorboard(), hyperparameters()));
+    if (options_.histograms_every > 0) {
+      histograms_.emplace(job_.folder()->tensorboard() / "histograms", at.value_or(written));
+    }
   } catch (const IoError& problem) {  // a former chief that is stopped may still hold them
     log_error("metrics_disabled", "metrics are not written from now on", {{"reason", problem.what()}});
   }
@@ -127,6 +157,15 @@ void RunReports::become_chief(std::optional<Step> at) {
                      .best_by = options_.task.best_by};
   first_step_ = plan.first_step;
   for (const auto& callback : callbacks_) callback->on_start(model_, plan);
+}
+
+void log_held(const HeldBytes& held, std::uint64_t tensors) {
+  log_info("memory_held", "held this much memory, in bytes",
+           {{"parameters", held.parameters},
+            {"gradients", held.gradients},
+            {"optimizer", held.optimizer},
+            {"in_transit", held.in_transit},
+            {"tensors", tensors}});
 }
 
 }  // namespace trireme

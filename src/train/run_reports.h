@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -10,8 +11,11 @@
 #include "cluster/protocol.h"
 #include "elastic/worker_trace.h"
 #include "job/job_session.h"
+#include "observe/phase_clock.h"
+#include "observe/span_ring.h"
 #include "observe/timeline.h"
 #include "train/compute/work_stream.h"
+#include "train/histogram_writer.h"
 #include "train/row_parts.h"
 
 namespace trireme {
@@ -28,11 +32,19 @@ class RunReports {
   /// chief writes the files of the run from now on.
   void enter_view(std::optional<Step> at);
 
-  void begin_step(const StepWork& work);
+  /// `speaks`: whether this worker speaks for the lanes of its work, which others may compute, too.
+  void begin_step(const StepWork& work, bool speaks = true);
   void end_step(bool repeated);
 
-  /// Where the parts of the training say what took how long; null if nobody wants to know.
-  SpanRecorder* spans() const { return timeline_.get(); }
+  /// Where the parts of the training say what took how long.
+  SpanRecorder* spans() const { return phases_.get(); }
+
+  /// Returns the seconds of this thread by phase since the last call.
+  std::vector<double> take_phases() { return phases_->take(); }
+
+  /// Whether histograms of this step are wanted, and written here.
+  bool wants_histograms(Step step) const;
+  void write_histograms(const HistogramSink& gradients, Step step);
 
   /// What the lanes of a step gave, which was not made before, and took so many seconds.
   void count(const StepWork& work, const std::vector<LaneStatistics>& lanes, double lr, double took_s);
@@ -48,7 +60,7 @@ class RunReports {
   double seconds_before() const { return seconds_before_; }
 
   void evaluated(Step step, const Evaluation& evaluation);
-  void ended(const TrainResult& result);
+  void ended(const Model& model, const TrainResult& result);
 
   /// The timeline, if there is one, has all of it. Of several processes the launcher makes one file. Throws IoError.
   void finish_timeline() const;
@@ -56,6 +68,7 @@ class RunReports {
  private:
   void watch_collectives();
   void become_chief(std::optional<Step> at);
+  std::map<std::string, std::string> hyperparameters() const;
 
   JobSession& job_;
   const Model& model_;
@@ -70,10 +83,16 @@ class RunReports {
   double seconds_before_ = 0;
   double seconds_ = 0;                           // of training until the last row
   std::shared_ptr<observe::Timeline> timeline_;  // also the communicator's, which lives longer
+  std::shared_ptr<observe::SpanRing> ring_;      // likewise, and the heartbeat's
+  std::shared_ptr<observe::PhaseClock> phases_;  // also the heartbeat's
   std::shared_ptr<std::atomic<Step>> step_ = std::make_shared<std::atomic<Step>>(0);  // likewise
   Deadline::Clock::time_point step_began_{};
   bool watching_ = false;                             // the communicator
   std::vector<std::shared_ptr<Callback>> callbacks_;  // the chief's
+  std::optional<HistogramWriter> histograms_;         // likewise, if they are wanted
 };
+
+/// Logs what this worker held, in bytes; `tensors` is the most that LibTorch took besides: activations, sums of lanes.
+void log_held(const HeldBytes& held, std::uint64_t tensors);
 
 }  // namespace trireme

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/threads.h"
+#include "cluster/strategy_choice.h"
 #include "elastic/peer_failure.h"
 #include "job/job_session.h"
 #include "job/termination.h"
@@ -17,6 +18,7 @@
 #include "ps/consistency.h"
 #include "tensor/compute_threads.h"
 #include "tensor/heap.h"
+#include "tensor/out_of_memory.h"
 #include "train/check_task.h"
 #include "train/compute/lane_computer.h"
 #include "train/evaluator.h"
@@ -25,6 +27,7 @@
 #include "train/make_strategy.h"
 #include "train/run_checkpoints.h"
 #include "train/run_reports.h"
+#include "train/settle_options.h"
 #include "train/strategy/parameter_updates.h"
 
 namespace trireme {
@@ -44,9 +47,18 @@ void check_set(const NamedSet& set, const data::Schema& samples) {
                         set.samples->schema().describe(), samples.describe());
 }
 
-/// After how many steps leased work pauses, so that what the servers hold can be saved.
+/// "ps:bsp", "zero:2 on pipe=2,tensor=1".
+std::string describe_strategy(const TrainOptions& options) {
+  std::string text = cluster::describe(options.strategy, ps::to_string(options.consistency));
+  if (options.mesh.divides_model()) text += " on " + cluster::to_string(options.mesh);
+  return text;
+}
+
+/// After how many steps leased work pauses, so that what the servers hold can be evaluated by all and saved.
 Step plan_pauses(const TrainOptions& options, Step steps_per_epoch) {
-  return options.consistency.synchronous() ? 0 : options.checkpoint.every.value_or(steps_per_epoch);
+  if (options.consistency.synchronous()) return 0;
+  const Step every = options.checkpoint.every.value_or(steps_per_epoch);
+  return every == 0 && options.evaluate_each_epoch ? steps_per_epoch : every;
 }
 
 /// Where the options do not say when pruning ends, it does after three quarters of the run.
@@ -85,9 +97,9 @@ class Trainer::Run final : public TrainControl {
               .elastic = true,
               .log_every = options_.log_every,
               .pause_every = plan_pauses(options_, sampler_->steps_per_epoch()),
-              .pause_apart_s = options_.checkpoint.every ? 0.0 : kPauseApart,
+              .pause_apart_s = options_.checkpoint.every || evaluates_epochs() ? 0.0 : kPauseApart,
               .balance = options_.balance,
-              .strategy = cluster::describe(options_.strategy, ps::to_string(options_.consistency))},
+              .strategy = describe_strategy(options_)},
         lr_(optim::make_schedule({.shape = options_.schedule,
                                   .warmup = options_.warmup,
                                   .steps = plan_.steps,
@@ -114,6 +126,7 @@ class Trainer::Run final : public TrainControl {
         finish_rows();
         evaluate_last();
         checkpoints_.save_last(*strategy_, clock_);
+        collected_ = strategy_->collect();
         if (job_.chief()) return conclude();
         if (!job_.regroup("all steps are made", /*done=*/true)) return result();
       } catch (const std::exception& problem) {
@@ -138,7 +151,7 @@ class Trainer::Run final : public TrainControl {
     if (strategy_) return;
     strategy_ = make_strategy(job_, model_, options_, checkpoints_.every(), reports_.spans());
     failure_watch_.emplace(job_, *strategy_);
-    computer_.emplace(model_, options_, reports_.spans());
+    if (!options_.mesh.divides_model()) computer_.emplace(model_, options_, reports_.spans());
   }
 
   /// The others are at work: takes from them what can be had meanwhile, and is then one of them. False if they have
@@ -150,25 +163,29 @@ class Trainer::Run final : public TrainControl {
 
   /// Becomes one of the workers of the present view, with the state that they all have.
   void enter_view() {
-    const Step step =
-        strategy_->sync_state([this](const auto& state, bool initial) { return checkpoints_.restore(state, initial); });
+    const Step step = strategy_->sync_state(
+        {.fill = [this](const auto& state, bool initial) { return checkpoints_.restore(state, initial); },
+         .open = [this](bool initial) { return checkpoints_.open(initial); }});
     if (!plan_.leased) {
       clock_ = next_step_ = step;
     }
     reports_.enter_view(plan_.leased ? std::nullopt : std::optional(step));
     if (started_ == Deadline::Clock::time_point{}) started_ = Deadline::Clock::now();
     epoch_ = sampler_->epoch_of(clock_);
+    const auto own = strategy_->deal();
+    const std::vector<LaneRange> lanes = own ? *own : job_.view().deal(options_.lanes);
     stream_ = plan_.leased ? make_leased_stream(train_, sampler_, job_.membership())
-                           : make_fixed_stream(train_, sampler_, job_.view().deal(options_.lanes)[job_.rank()], clock_,
-                                               plan_.steps);
+                           : make_fixed_stream(train_, sampler_, lanes[job_.rank()], clock_, plan_.steps);
     model_.module->train();
+    const bool divided = options_.strategy.divides_state() || options_.mesh.divides_model();
+    if (clock_ == 0 && divided) checkpoints_.save_first(*strategy_);
+    if (job_.view().save && !plan_.leased) checkpoints_.save_as_asked(*strategy_, clock_);
   }
 
   Ending take_steps() {
     while (auto work = next_work()) {
-      if (work->save) {
-        checkpoints_.save(*strategy_, clock_);
-        stream_->saved();
+      if (work->pause) {
+        make_use_of_pause(work->step);
         continue;
       }
       if (work->idle) {
@@ -182,10 +199,26 @@ class Trainer::Run final : public TrainControl {
     return Ending::kDone;
   }
 
+  /// Leased work: all workers have finished the first `step` steps, and nothing else is under way.
+  void make_use_of_pause(Step step) {
+    if (evaluates_epochs() && step % plan_.steps_per_epoch == 0) {
+      epoch_ = sampler_->epoch_of(step);
+      evaluate_all(step, /*together=*/true);
+    }
+    checkpoints_.save(*strategy_, clock_);
+    stream_->pass();
+  }
+
+  bool evaluates_epochs() const { return options_.evaluate_each_epoch && !sets_.empty(); }
+
   std::optional<StepWork> next_work() {
     const auto began = Deadline::Clock::now();
     auto work = stream_->next(next_step_);
-    if (work && !work->idle && !work->save) input_time_ += Deadline::Clock::now() - began;
+    if (work && !work->idle && !work->pause) {
+      const auto got = Deadline::Clock::now();
+      input_time_ += got - began;
+      reports_.spans()->add({.name = "data", .begin = began, .end = got, .step = work->step});
+    }
     return work;
   }
 
@@ -194,9 +227,15 @@ class Trainer::Run final : public TrainControl {
   bool recover(const std::string& reason) {
     log_warn("recovery_started", "leaves the view to continue in another one", {{"step", clock_}, {"reason", reason}});
     close_stream();
-    if (computer_) computer_->rewind();
+    if (StepComputer* const computer = strategy_ ? this->computer() : nullptr) computer->rewind();
     checkpoints_.abandon();  // somebody's part may never come
     return regroup_after_failure(job_, reason);
+  }
+
+  /// What computes the gradients; null before the first view.
+  StepComputer* computer() {
+    StepComputer* const own = strategy_->computer();
+    return own != nullptr ? own : computer_ ? &*computer_ : nullptr;
   }
 
   void close_stream() {
@@ -212,7 +251,8 @@ class Trainer::Run final : public TrainControl {
     checkpoints_.not_scored();
     last_evaluations_.clear();
     const std::uint64_t lanes = work.lanes.count;
-    reports_.begin_step(work);
+    const bool reports = strategy_->reports();
+    reports_.begin_step(work, reports);
     strategy_->begin({.step = plan_.leased ? clock_ : step,
                       .unit = step * plan_.lanes + work.lanes.first,
                       .lanes = work.lanes,
@@ -221,21 +261,31 @@ class Trainer::Run final : public TrainControl {
                       .stop = !plan_.leased && (stop_wanted_ || job_.stop_requested()),  // leases end by themselves
                       .regroup = job_.regroup_wanted()});
     const auto begin = Deadline::Clock::now();
-    const std::vector<LaneStatistics> statistics = computer_->compute(work, *strategy_);
+    reset_tensor_peak();
+    std::optional<HistogramSink> histograms;
+    if (reports_.wants_histograms(step)) histograms.emplace(*strategy_, samples, options_.device);
+    const std::vector<LaneStatistics> statistics =
+        computer()->compute(work, histograms ? static_cast<GradientSink&>(*histograms) : *strategy_);
     slow_down(Deadline::Clock::now() - begin);
     const auto computed = Deadline::Clock::now();
     const StepOutcome done = strategy_->finish();
     step_time_ += Deadline::Clock::now() - begin;
+    tensor_peak_ = std::max(tensor_peak_, trireme::tensor_peak());
     reports_.end_step(done.repeated);
-    if (!done.repeated) reports_.count(work, statistics, lr, seconds(Deadline::Clock::now() - begin));
+    if (histograms && !done.repeated) reports_.write_histograms(*histograms, step);
+    if (reports && !done.repeated) reports_.count(work, statistics, lr, seconds(Deadline::Clock::now() - begin));
     stream_->finish(std::move(work));
 
     const Step before = clock_;
     clock_ = plan_.leased ? clock_ + 1 : std::max(step + 1, done.newest);
     next_step_ = clock_;
     if (!done.repeated) {
-      cluster::WorkDone made{
-          .clock = clock_, .lr = lr, .busy_s = seconds(computed - begin), .lanes = lanes, .rows = reports_.row_parts()};
+      cluster::WorkDone made{.clock = clock_,
+                             .lr = lr,
+                             .busy_s = seconds(computed - begin),
+                             .lanes = lanes,
+                             .rows = reports_.row_parts(),
+                             .phases = reports_.take_phases()};
       for (const LaneStatistics& lane : statistics) {
         made.samples += lane.samples;
         made.loss_sum += lane.loss_sum;
@@ -256,12 +306,13 @@ class Trainer::Run final : public TrainControl {
     if (took < options_.least_step) std::this_thread::sleep_for(options_.least_step - took);
   }
 
-  /// Evaluates when the first step of a new epoch is near (bsp) or seen (leases come in any order).
+  /// Evaluates when the first step of a new epoch is near (bsp) or seen (leases come in any order; if they did not
+  /// pause at its beginning).
   void notice_epoch(Step step) {
     const std::uint64_t epoch = sampler_->epoch_of(step);
     if (epoch <= epoch_ || step >= plan_.steps) return;
     epoch_ = epoch;
-    if (!options_.evaluate_each_epoch) return;
+    if (!evaluates_epochs()) return;
     const bool together = same_step_everywhere();
     if (together || job_.chief()) evaluate_all(step, together);
   }
@@ -278,9 +329,9 @@ class Trainer::Run final : public TrainControl {
     const ScopedSpan span(reports_.spans(), "evaluation", step);
     strategy_->refresh();
     last_evaluations_.clear();
-    for (const NamedSet& set : sets_) {
-      last_evaluations_.push_back(evaluate_set(model_, set, options_, together ? &job_.ranks() : nullptr));
-    }
+    EvaluationPlace place = EvaluationPlace::among(together ? &job_.ranks() : nullptr);
+    strategy_->place_evaluation(place);
+    for (const NamedSet& set : sets_) last_evaluations_.push_back(evaluate_set(model_, set, options_, place));
     if (together && options_.strategy.uses_servers()) {  // in the next view nobody needs them until all evaluate again
       job_.ranks().run(collective::barrier());
       job_.release_ranks();
@@ -301,12 +352,9 @@ class Trainer::Run final : public TrainControl {
     reports_.deliver_rows();
   }
 
-  /// When all steps are made: before the last checkpoint, so that this carries its own score. Not again on a chief that
-  /// evaluates alone if the end is repeated because somebody died.
+  /// When all steps are made: before the last checkpoint, so that this carries its own score.
   void evaluate_last() {
-    const bool together = !plan_.leased;
-    if (sets_.empty() || !(together || (job_.chief() && last_evaluations_.empty()))) return;
-    evaluate_all(steps_of_all(), together);
+    if (!sets_.empty()) evaluate_all(steps_of_all(), /*together=*/true);
   }
 
   /// What every worker knows at the end.
@@ -320,7 +368,11 @@ class Trainer::Run final : public TrainControl {
     result.samples_per_s = static_cast<double>(samples_) / result.seconds;
     const auto busy = seconds(step_time_ + input_time_);
     if (busy > 0) result.input_share = seconds(input_time_) / busy;
-    if (strategy_) result.communication = strategy_->communication();
+    if (strategy_) {
+      result.communication = strategy_->communication();
+      result.held = strategy_->held();
+      if (result.held) log_held(*result.held, tensor_peak_);
+    }
     reports_.finish_timeline();
     return result;
   }
@@ -349,10 +401,15 @@ class Trainer::Run final : public TrainControl {
         result.others.push_back(evaluation);
       }
     }
-    if (options_.optimizer.prunes) result.sparsity = sparsity_of(*model_.module);
-    result.parameters_sha256 = hash_parameters(*model_.module);
-    result.state_sha256 = hash_state(*model_.module);
-    reports_.ended(result);
+    const Model& model = collected_ ? *collected_ : model_;
+    if (options_.optimizer.prunes) result.sparsity = sparsity_of(*model.module);
+    if (const auto scale = strategy_->adaptive_scale()) {
+      result.loss_scale = scale->scale;
+      result.steps_left_out = static_cast<Step>(scale->skipped);
+    }
+    result.parameters_sha256 = hash_parameters(*model.module);
+    result.state_sha256 = hash_state(*model.module);
+    reports_.ended(model, result);
     job_.membership().post_result(result.json());
     job_.membership().leave();
     return result;
@@ -389,10 +446,12 @@ class Trainer::Run final : public TrainControl {
   std::unique_ptr<WorkStream> stream_;                    // of the present view
   Deadline::Clock::time_point started_{};                 // training, after all have met for the first time
   Deadline::Clock::duration input_time_{}, step_time_{};  // waiting for samples; making steps
+  std::uint64_t tensor_peak_ = 0;                         // of all steps
   Step clock_ = 0;                                        // steps this worker has finished
   std::uint64_t epoch_ = 0;
   Step next_step_ = 0;
   std::uint64_t samples_ = 0;
+  std::optional<Model> collected_;            // at the end, where the model was divided: all of it, on the chief
   std::vector<Evaluation> last_evaluations_;  // since the last step
   std::optional<Step> evaluated_at_;          // the last that callbacks were told of
   bool stop_wanted_ = false;
@@ -406,34 +465,9 @@ Trainer::Trainer(Job& job, Model model, TrainOptions options)
   if (place.trace_steps) options_.trace_steps = true;
   if (place.timeline) options_.timeline = true;
   // Lanes stay, whoever comes and goes.
-  const std::uint32_t workers = place.initial_workers > 0 ? place.initial_workers : place.workers;
-  if (options_.lanes == 0) options_.lanes = workers;
-  if (options_.lanes < workers) {
-    fail<InvalidArgument>("{} lanes for {} workers: each worker needs at least one lane", options_.lanes, workers);
-  }
-  if (!(options_.lr > 0))
-    fail<InvalidArgument>("a learning rate of {} does not learn: it must be above 0", options_.lr);
-  if (options_.accumulate == 0) fail<InvalidArgument>("accumulate is 0: a lane has at least one part");
-  if (!options_.init_prefix.empty() && options_.init.empty()) {
-    fail<InvalidArgument>("init_prefix '{}' without init: of which file?", options_.init_prefix);
-  }
-  options_.optimizer.prunes = options_.prune.sparsity > 0;
-  if (options_.optimizer.prunes) optim::validate(options_.prune);
-  optim::validate(options_.optimizer);
-  if (!(options_.clip_norm >= 0))
-    fail<InvalidArgument>("clip_norm is {}: at least 0, which is off", options_.clip_norm);
-  if (options_.clip_norm > 0 && options_.consistency.backup_workers > 0) {
-    fail<InvalidArgument>(
-        "clip_norm with backup workers: which of them are late differs between servers, so a step has no one gradient "
-        "to clip; use clip_value, or no backup workers");
-  }
-  freeze(*model_.module, options_.groups);
-  ps::validate(options_.consistency, workers);
-  if (options_.strategy.kind != cluster::StrategyChoice::Kind::kParameterServer &&
-      options_.consistency != ps::Consistency{}) {
-    fail<InvalidArgument>("consistency {} is a matter of strategy ps: {} has its own",
-                          ps::to_string(options_.consistency), cluster::to_string(options_.strategy));
-  }
+  settle_options(options_, place.initial_workers > 0 ? place.initial_workers : place.workers);
+  if (!options_.mesh.divides_model()) freeze(*model_.module, options_.groups);
+  if (!model_.module) model_.module = std::make_shared<torch::nn::Module>("Divided");  // nobody has all of it
   keep_freed_memory();
   set_compute_threads(options_.threads > 0 ? options_.threads : threads_per_worker(options_.lanes));
   model_.module->to(options_.device);
@@ -450,6 +484,12 @@ TrainResult Trainer::fit(data::DatasetPtr train, data::DatasetPtr test, std::vec
     run.emplace(*this, std::move(train), std::move(others));
     return run->train();
   } catch (const std::exception& problem) {
+    if (is_out_of_memory(problem)) {
+      const InvalidArgument advice(out_of_memory_advice(problem, options_.mesh.divides_model()));
+      run.reset();  // or there may be no memory to say it with
+      tell_failure(job_, advice);
+      throw advice;
+    }
     tell_failure(job_, problem);
     throw;
   }

@@ -74,6 +74,7 @@ TEST_F(FileTest, ReadsWhatWasWritten) {
 
 TEST_F(FileTest, MissingFileIsNamed) {
   EXPECT_THAT([&] { read_file(folder_ / "absent"); }, ThrowsMessage<IoError>(HasSubstr("absent")));
+  EXPECT_THAT([&] { read_file(folder_); }, ThrowsMessage<IoError>(HasSubstr("cannot read"))) << "opened, not readable";
   EXPECT_THAT([&] { write_file_atomically(folder_ / "no" / "where", as_bytes("x")); },
               ThrowsMessage<IoError>(HasSubstr("where")));
 }

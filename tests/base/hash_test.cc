@@ -64,6 +64,21 @@ TEST(Crc32c, KnownVectors) {  // RFC 3720, B.4, and the usual check value
   EXPECT_EQ(crc32c(as_bytes(ascending)), 0x46DD794Eu);
 }
 
+// Long ones are computed in several places at once, and put together.
+TEST(Crc32c, IsThatOfTheDefinitionForEveryLength) {
+  std::string text;
+  std::uint32_t expected = ~0u;
+  for (std::size_t size = 0; size <= 7000; ++size) {
+    if (size % 13 == 0 || size % 64 == 0) {
+      EXPECT_EQ(crc32c(as_bytes(text)), ~expected) << size;
+    }
+    const auto byte = static_cast<unsigned char>(size * 131 + size / 7);
+    text += static_cast<char>(byte);
+    expected ^= byte;
+    for (int bit = 0; bit < 8; ++bit) expected = (expected >> 1) ^ ((expected & 1) ? 0x82F63B78u : 0u);
+  }
+}
+
 TEST(Crc32c, ContinuesAtAnyCut) {
   const std::string text = "the quick brown fox jumps over the lazy dog";
   const std::uint32_t whole = crc32c(as_bytes(text));

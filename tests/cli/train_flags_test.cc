@@ -1,6 +1,7 @@
 #include "cli/train_flags.h"
 
 #include <map>
+#include <set>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -37,7 +38,8 @@ struct Command {
 /// Returns a command line that gives the flag another value than its default.
 template <class Value>
 std::string line_with(const Flag<TrainFlags, Value>& flag) {
-  static const std::map<std::string, std::string> parsed_at_once{{"--strategy", "allreduce"}, {"--workers", "3:4"}};
+  static const std::map<std::string, std::string> parsed_at_once{
+      {"--strategy", "allreduce"}, {"--workers", "3:4"}, {"--mesh", "pipe=2"}, {"--pipeline", "zb-v"}};
   if (std::is_same_v<Value, bool>) return flag.name();
   if (!flag.choices.empty()) return flag.name() + "=" + flag.choices.back();
   if (const auto found = parsed_at_once.find(flag.name()); found != parsed_at_once.end()) {
@@ -88,8 +90,10 @@ TEST(TrainFlags, OnlyWhatWasGivenIsPassedOn) {
 
 TEST(TrainFlags, EachHasAUse) {
   for_each_train_flag([&](const auto& flag) {
-    const bool of_the_folder = flag.name() == "--out" || flag.name() == "--overwrite";
-    EXPECT_TRUE(flag.for_workers() || flag.traits.set_job != nullptr || of_the_folder) << flag.name();
+    static const std::set<std::string> of_the_launcher{"--out",     "--overwrite", "--servers-per-host", "--memory",
+                                                       "--offload", "--hosts",     "--hostfile",         "--discover"};
+    const bool launches = of_the_launcher.contains(flag.name());
+    EXPECT_TRUE(flag.for_workers() || flag.traits.set_job != nullptr || launches) << flag.name();
   });
 }
 
@@ -119,7 +123,7 @@ TEST(TrainFlags, DefaultsFollowTheStrategy) {
 
 TEST(TrainFlags, ThoseOfOneStrategyAreNotInherited) {
   EXPECT_THAT(flags_of_one_strategy(),
-              ElementsAre("backup-workers", "consistency", "damp-stale", "replicas", "servers"));
+              ElementsAre("backup-workers", "consistency", "damp-stale", "replicas", "servers", "servers-per-host"));
 }
 
 TEST(TrainFlags, InvalidValuesAreRefusedByName) {

@@ -71,6 +71,13 @@ TEST(Environment, ReadsOurOwnVariables) {
   EXPECT_FALSE(place.hosts_master);
 }
 
+TEST(Environment, NamesTheBackendOfTheCollectives) {
+  EXPECT_EQ(read(own({{"TRIREME_BACKEND", "mpi"}})).backend, "mpi");
+  EXPECT_EQ(read(own({{"TRIREME_BACKEND", "native"}})).backend, "");
+  EXPECT_EQ(read(own()).backend, "");
+  EXPECT_FAILS(read(own({{"TRIREME_BACKEND", "nmpi"}})), InvalidArgument, "TRIREME_BACKEND='nmpi'", "mpi");
+}
+
 TEST(Environment, ReadsAServersPlace) {
   const auto place = read(own({{"TRIREME_ROLE", "server"}}));
   EXPECT_EQ(place.role, Role::kServer);

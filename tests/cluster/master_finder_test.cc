@@ -29,5 +29,20 @@ TEST(MasterFinder, FindsTheAddressOfTheLeaderAndReportsOneThatIsNone) {
   EXPECT_EQ(find()->text(), address.text());
 }
 
+TEST(WithoutMaster, IsTenMinutesUnlessTheEnvironmentSaysOtherwise) {
+  const auto within = [](const char* value) {
+    return without_master_within([&](const char* name) -> const char* {
+      EXPECT_STREQ(name, "TRIREME_WITHOUT_MASTER");
+      return value;
+    });
+  };
+  EXPECT_EQ(within(nullptr), 600s);
+  EXPECT_EQ(within(""), 600s);
+  EXPECT_EQ(within("30"), 30s);
+  for (const char* wrong : {"0", "-1", "ten", "5s", "99999999999"}) {
+    EXPECT_FAILS(within(wrong), InvalidArgument, "TRIREME_WITHOUT_MASTER='" + std::string(wrong), "600");
+  }
+}
+
 }  // namespace
 }  // namespace trireme::cluster

@@ -1,6 +1,11 @@
 #include "arrays.h"
 
+#include <algorithm>
+#include <fstream>
+#include <numeric>
+
 #include "trireme/sources.h"
+#include "trireme/transforms.h"
 
 #include "base/error.h"
 #include "support.h"
@@ -36,6 +41,39 @@ TEST_F(ArrayFiles, AnyOrderAndPackedFilesGiveTheSame) {
   const std::vector<std::uint64_t> some = {2, 0, 0};
   dataset->read(some, batch);
   EXPECT_EQ(features(batch), (Floats{5, 6, 1, 2, 1, 2}));
+}
+
+/// Bytes that this process has read from files, and from all else.
+std::uint64_t bytes_read() {
+  std::ifstream io("/proc/self/io");
+  std::string word;
+  std::uint64_t bytes = 0;
+  io >> word >> bytes;  // rchar: 123
+  return bytes;
+}
+
+TEST_F(ArrayFiles, ColumnsAreReadWithoutTheOthers) {
+  Floats values(40 * 1000);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
+  const auto whole = npy(npy_file("<f4", "(40, 10, 100)", values));
+  std::vector<std::uint64_t> some(250);
+  std::iota(some.begin(), some.end(), 500);
+  const auto dataset = columns(whole, "x", some);
+  EXPECT_EQ(dataset->schema().describe(), "x 250");
+  Batch batch;
+  std::vector<std::uint64_t> rows(40);
+  std::iota(rows.begin(), rows.end(), 0);
+  std::ranges::reverse(rows);
+  const std::uint64_t before = bytes_read();
+  dataset->read(rows, batch);
+  EXPECT_LT(bytes_read() - before, values.size() * sizeof(float) / 3) << "a quarter of the file, and this counter";
+  for (std::size_t row = 0; row < 40; ++row) {
+    EXPECT_EQ(features(batch)[row * 250], static_cast<float>((39 - row) * 1000 + 500));
+    EXPECT_EQ(features(batch)[row * 250 + 249], static_cast<float>((39 - row) * 1000 + 749));
+  }
+  const auto fewer = columns(dataset, "x", {10, 11});
+  EXPECT_EQ(features(read_all(*fewer))[1], 511);
+  EXPECT_EQ(features(read_all(*columns(dataset, "x", {0, 249})))[1], 749) << "not neighbours";
 }
 
 TEST_F(ArrayFiles, NpzStoredAndDeflated) {

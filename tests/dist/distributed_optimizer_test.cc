@@ -130,6 +130,39 @@ TEST(DistributedOptimizer, AddsUpTheGradientsOfSeveralPasses) {
   EXPECT_EQ(distance(nets[0], nets[1]), 0);
 }
 
+TEST(DistributedOptimizer, RanksThatStartFromDifferentParametersAreWarned) {
+  const Samples samples(8);
+  const auto warnings = [&](bool differ, const std::function<void(World&, Sequential&)>& before_step) {
+    std::vector<Sequential> nets = make_nets(2);
+    if (differ) {
+      torch::NoGradGuard no_grad;
+      nets[1]->parameters().front().add_(1);
+    }
+    ::testing::internal::CaptureStderr();
+    run_worlds(2, [&](World& world) {
+      Sequential& net = nets[world.rank()];
+      torch::optim::SGD sgd(net->parameters(), 0.1);
+      DistributedOptimizer optimizer(world, sgd, net->named_parameters());
+      before_step(world, net);
+      for (int step = 0; step < 2; ++step) {
+        samples.loss(net).backward();
+        optimizer.step();
+      }
+    });
+    const std::string log = ::testing::internal::GetCapturedStderr();
+    int count = 0;
+    for (std::size_t at = log.find("event=parameters_differ"); at != std::string::npos;
+         at = log.find("event=parameters_differ", at + 1)) {
+      ++count;
+    }
+    return count;
+  };
+  const auto nothing = [](World&, Sequential&) {};
+  EXPECT_EQ(warnings(false, nothing), 0);
+  EXPECT_EQ(warnings(true, nothing), 2) << "each rank once, not in every step";
+  EXPECT_EQ(warnings(true, [](World& world, Sequential& net) { broadcast_parameters(world, *net, 1); }), 0);
+}
+
 TEST(DistributedOptimizer, TooManyPassesAreAnError) {
   const Samples samples(8);
   std::vector<Sequential> nets = make_nets(2);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <exception>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -22,12 +23,14 @@ struct RanksOptions {
   std::uint32_t workers = 2;
   net::Transport transport = net::Transport::kAuto;
   std::uint32_t servers = 0;
+  std::filesystem::path folder = {};  ///< of the run; empty: one that goes away with it
 };
 
 /// Runs `body` as every worker at the same time; the first exception comes out when all have ended.
 inline void run_ranks(const RanksOptions& options, const std::function<void(Job& job)>& body) {
   const std::string secret = "the secret of these tests";
-  const TempFolder folder;
+  const TempFolder temporary;
+  const std::filesystem::path folder = options.folder.empty() ? temporary.path() : options.folder;
   const master::Master master({.service = {.listener = {.name = "master", .secret = secret}},
                                .shape = {.workers = options.workers, .servers = options.servers},
                                .hang_after = std::chrono::seconds(20)});  // sanitizers are slow
@@ -48,7 +51,7 @@ inline void run_ranks(const RanksOptions& options, const std::function<void(Job&
                                                                    .master = master.address(),
                                                                    .secret = secret,
                                                                    .transport = options.transport,
-                                                                   .run_folder = folder.path().string()}));
+                                                                   .run_folder = folder.string()}));
           body(*job);
         } catch (...) {
           problems[rank] = std::current_exception();

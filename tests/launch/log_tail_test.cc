@@ -38,5 +38,22 @@ TEST(LogTail, ALongLogIsNotReadWhole) {
   EXPECT_EQ(most.substr(0, 5), "line ");  // begins with a whole line
 }
 
+TEST(LogTail, TheLastComplaintIsNoLineOfStandardOutput) {
+  const auto complaint = [](const std::string& content) {
+    TempFolder folder;
+    std::ofstream(folder / "log") << content;
+    return last_complaint(folder / "log", "own_loop");
+  };
+  const std::string info = "2026-03-01T09:15:02.123Z info    [worker 1] joined the job event=joined\n";
+  const std::string error = "2026-03-01T09:15:03.123Z error   [worker 1] the disk is full event=x\n";
+  EXPECT_EQ(complaint(info + "own_loop: no such file\nepoch 1 of 5\n"), "own_loop: no such file");
+  EXPECT_EQ(complaint(error + info + "epoch 1 of 5\n"), error.substr(0, error.size() - 1));
+  EXPECT_EQ(complaint("terminate called after throwing\n  what():  bad\nepoch 1\n"), "  what():  bad");
+  EXPECT_EQ(complaint(info + "epoch 1 of 5\n"), "epoch 1 of 5") << "nothing better";
+  EXPECT_EQ(complaint("own_loop: long ago\n" + std::string(20, '\n') + "epoch 7\n"), "epoch 7");
+  EXPECT_EQ(complaint("one"), "one");
+  EXPECT_EQ(complaint(""), "");
+}
+
 }  // namespace
 }  // namespace trireme::launch

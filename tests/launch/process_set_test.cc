@@ -167,6 +167,17 @@ TEST_F(ProcessSetTest, OnlyStepsOfItsOwnProcessClearTheRecordOfASlot) {
   EXPECT_TRUE(fails(1).avoided);
 }
 
+TEST_F(ProcessSetTest, LatecomersAreThoseThatNoViewHasSeen) {
+  ProcessSet set = make(1);
+  set.start_all(at(0s));
+  EXPECT_THAT(set.latecomers(), IsEmpty());  // it was there from the beginning
+  set.note_status(1, {0}, /*advanced=*/true);
+  set.resize(3, /*to_be_told=*/true, at(1s));
+  EXPECT_THAT(set.latecomers(), ElementsAre(kNobody, kNobody));
+  set.note_status(2, {0, 1, 2}, /*advanced=*/true);
+  EXPECT_THAT(set.latecomers(), IsEmpty());
+}
+
 TEST_F(ProcessSetTest, IsHopelessOnlyWhenEveryoneFailedTooOften) {
   ProcessSet set = make(2, {.limit = 1, .next_pause = 1s, .avoid_for = 60s});
   set.start_all(at(0ms));

@@ -50,6 +50,12 @@ TEST(Process, StdoutAndStderrAreAppendedToTheLog) {
   EXPECT_EQ(content_of(folder / "log"), "before\nout\nerr\n");
 }
 
+TEST(Process, AShieldedOneBeginsWithTheSignalsOfASchedulerIgnored) {
+  ProcessSpec spec = shell("kill -TERM $$; kill -INT $$; kill -HUP $$; echo still here");
+  spec.shielded = true;
+  EXPECT_EQ(output_of(spec), "still here\n");
+}
+
 TEST(Process, EnvironmentIsInheritedAndReplaced) {
   ASSERT_EQ(::setenv("TRIREME_TEST_KEPT", "kept", 1), 0);
   ASSERT_EQ(::setenv("TRIREME_TEST_REPLACED", "old", 1), 0);

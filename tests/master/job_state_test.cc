@@ -117,6 +117,18 @@ class JobStateTest : public ::testing::Test {
   std::uint64_t last_session_ = 0;
 };
 
+TEST_F(JobStateTest, SlotsAreGivenOutOnceToThoseWithoutARank) {
+  MasterOptions with_server = options({.workers = 3});
+  with_server.shape.servers = 1;
+  job_.emplace(with_server, now_);
+  join(1);  // one that has a rank
+  EXPECT_EQ(job_->claim(cluster::Role::kWorker).slot, 0u);
+  EXPECT_EQ(job_->claim(cluster::Role::kWorker).slot, 2u);
+  EXPECT_EQ(job_->claim(cluster::Role::kServer).slot, 0u);
+  EXPECT_FAILS(job_->claim(cluster::Role::kWorker), InvalidArgument, "no place for another worker");
+  EXPECT_FAILS(job_->claim(cluster::Role::kServer), InvalidArgument, "no place for another server");
+}
+
 TEST_F(JobStateTest, GatheringEndsWhenItsTimeIsUp) {
   job_.emplace(options({.workers = 2}), now_);
   join(1);
@@ -342,6 +354,47 @@ TEST_F(JobStateTest, ASlowWorkerIsNamedOnceItsPaceHasSettled) {
 
 TEST_F(JobStateTest, RefusesAJobWithoutWorkers) {
   EXPECT_FAILS(JobState(options({.workers = 0}), now_), InvalidArgument, "worker");
+}
+
+TEST_F(JobStateTest, CountsLossesAndHowLongARecoveryTook) {
+  start({.workers = 2});
+  beat(0, {.clock = 5, .samples = 40});
+  pass(1s, {0, 1});
+  job_->disconnected(now_, sessions_[1]->id());  // worker 1 died
+  EXPECT_EQ(job_->status(now_).counters.failures.at("worker died"), 1u);
+  pass(2s, {0});
+  EXPECT_NEAR(job_->status(now_).counters.recovering_s, 2.0, 1e-9);
+  regroup(0);
+  EXPECT_EQ(answer(0).view.view, 2u);
+  beat(0, {.clock = 5});  // no more than before the loss
+  EXPECT_EQ(job_->status(now_).counters.recovery_s.count(), 0u);
+  pass(500ms, {0});
+  beat(0, {.clock = 6, .samples = 8});
+  const cluster::JobCounters counters = job_->status(now_).counters;
+  EXPECT_EQ(counters.recovery_s.count(), 1u);
+  EXPECT_NEAR(counters.recovery_s.sum, 2.5, 1e-9);
+  EXPECT_EQ(counters.recovering_s, 0);
+  EXPECT_EQ(counters.steps, 6u);
+  EXPECT_EQ(counters.samples, 48u);
+}
+
+TEST_F(JobStateTest, TellsWhatEachWorkerDoesAndHowLongItIsSilent) {
+  start({.workers = 2});
+  job_->heartbeat(now_, sessions_.at(1)->id(),
+                  {.member = answer(1).member,
+                   .work = {.clock = 3, .samples = 4, .phases = {1, 2, 3, 4, 5, 6, 7}},
+                   .activity = {.what = "wait", .step = 3, .for_s = 0.5},
+                   .load = {.name = "node7", .cores = 8}});
+  now_ += 1500ms;
+  beat(0);
+  const cluster::JobStatus status = job_->status(now_);
+  EXPECT_EQ(status.workers.at(0).silent_s, 0);
+  EXPECT_NEAR(status.workers.at(1).silent_s, 1.5, 1e-9);
+  EXPECT_EQ(status.workers.at(1).activity.what, "wait");
+  EXPECT_EQ(status.workers.at(1).load.name, "node7");
+  EXPECT_EQ(status.workers.at(1).clock, 3u);
+  EXPECT_EQ(status.workers.at(1).phases.at(3), 4);
+  EXPECT_EQ(status.workers.at(1).lanes, 2u);
 }
 
 }  // namespace

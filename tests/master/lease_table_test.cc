@@ -169,5 +169,21 @@ TEST(LeaseTable, UnitsBeyondAPauseSayThatItHasEnded) {
 
 TEST(LeaseTable, EmptyPlanIsOver) { EXPECT_TRUE(LeaseTable(LeasePlan{}).over()); }
 
+TEST(LeaseTable, PausesOnceMoreWhenAskedTo) {
+  LeaseTable book({.total = 1000, .workers = 1});
+  const cluster::UnitRange first = book.next(1);
+  book.pause_soon(10);
+  std::vector<cluster::UnitRange> leased{first};
+  for (cluster::UnitRange range = book.next(1); range.count > 0; range = book.next(1)) leased.push_back(range);
+  for (const cluster::UnitRange& range : leased) book.finish(range);
+  EXPECT_EQ(book.finished(), (first.count + 9) / 10 * 10);
+  EXPECT_TRUE(book.paused());
+  book.skip_pause();
+  EXPECT_TRUE(book.paused()) << "it is never too soon for what somebody asked for";
+  book.pass(book.finished());
+  EXPECT_FALSE(book.paused());
+  EXPECT_GT(book.next(1).count, 0u);
+}
+
 }  // namespace
 }  // namespace trireme::master

@@ -78,5 +78,24 @@ TEST(MetricsAggregator, WithoutAPlanItIsEmpty) {
   EXPECT_EQ(board.now(kStart).step, 0u);
 }
 
+TEST(MetricsAggregator, DescribesEachWorkerAndHowLongStepsTake) {
+  MetricsAggregator board(kPlan, 2, kStart);
+  for (int second = 0; second <= 2; ++second) {
+    cluster::WorkDone done = work(static_cast<Step>(second) * 4, 100, 0, 0);
+    done.phases = {0, 1};
+    board.add(1, 0, done, kStart + std::chrono::seconds(second));
+  }
+  cluster::MemberStatus status;
+  board.describe(0, kStart + 2s, status);
+  EXPECT_EQ(status.clock, 8u);
+  EXPECT_EQ(status.phases, (std::vector<double>{0, 3}));
+  EXPECT_EQ(status.samples_per_s, 100);
+  EXPECT_EQ(board.counters().step_s.count(), 4u);  // those before the first report took nobody knows how long
+  EXPECT_EQ(board.counters().step_s.sum, 1.0);
+  cluster::MemberStatus unknown;
+  board.describe(1, kStart, unknown);
+  EXPECT_EQ(unknown.samples_per_s, 0);
+}
+
 }  // namespace
 }  // namespace trireme::master

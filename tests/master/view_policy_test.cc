@@ -46,6 +46,17 @@ ViewInputs three_of_four() {
 
 TEST(DecideView, AGoodViewIsKept) { EXPECT_EQ(decide_view(three_of_four()).kind, Kind::kKeep); }
 
+TEST(DecideView, ACheckpointThatIsAskedForBeginsAView) {
+  ViewInputs view_inputs = three_of_four();
+  view_inputs.save = "asked by the page";
+  EXPECT_EQ(decide_view(view_inputs).kind, Kind::kRegroup);
+  EXPECT_EQ(decide_view(view_inputs).reason, "asked by the page");
+  for (ViewCandidate& worker : view_inputs.workers) worker.ready = true;
+  EXPECT_EQ(decide_view(view_inputs).kind, Kind::kForm);
+  view_inputs.workers.front().done = true;
+  EXPECT_NE(decide_view(view_inputs).reason, "asked by the page") << "the end makes one anyway";
+}
+
 TEST(DecideView, NewcomerTakesPartOnceAllAreReady) {
   ViewInputs view_inputs = three_of_four();
   view_inputs.workers.push_back({.id = 14, .slot = 3, .ready = true});

@@ -141,7 +141,7 @@ TEST(Models, GptDoesNotSeeTheFuture) {
 
 TEST(Models, AreTheOnesThatTheCommandKnows) {
   std::vector<std::string> names = model_names();
-  std::erase(names, "mine");  // of a test
+  std::erase_if(names, [](const std::string& name) { return name == "mine" || name == "own-layers"; });  // of tests
   EXPECT_EQ(cli::known_models(), names);
 }
 

@@ -25,7 +25,12 @@ class CountedMemory : public c10::Allocator {
   CountedMemory() : before_(c10::GetCPUAllocator()) { c10::SetCPUAllocator(this, /*priority=*/255); }
   ~CountedMemory() override { c10::SetCPUAllocator(before_, /*priority=*/255); }
 
+#if TORCH_VERSION_MAJOR >= 2
+  void copy_data(void* to, const void* from, std::size_t bytes) const override { default_copy_data(to, from, bytes); }
+  c10::DataPtr allocate(std::size_t bytes) override {
+#else
   c10::DataPtr allocate(std::size_t bytes) const override {
+#endif
     constexpr std::size_t kAlignment = 64;
     void* memory = std::aligned_alloc(kAlignment, (bytes / kAlignment + 1) * kAlignment);
     Counts& all = counts();

@@ -73,5 +73,69 @@ TEST(FrameMac, TellsApartFramesByContentOrderAndKey) {
   EXPECT_NE(tags(key, {"a", "a"})[0], tags(key, {"a", "a"})[1]) << "a frame that is repeated";
 }
 
+// ---- Streams without frames.
+
+/// All records of these pieces, as they travel.
+std::string records_of(const Digest& key, const std::vector<std::string>& pieces) {
+  RecordWriter writer(key);
+  std::string wire;
+  for (const std::string& piece : pieces) {
+    for (Bytes left = as_bytes(piece); !left.empty();) {
+      writer.begin(left);
+      const Bytes some = writer.unsent().first(std::min<std::size_t>(writer.unsent().size(), 1000));
+      wire += as_text(some);
+      left = left.subspan(writer.sent(some.size()));
+    }
+  }
+  return wire;
+}
+
+/// What comes out if the wire brings `at_once` bytes at a time. Throws as the reader.
+std::string read_records(const Digest& key, std::string_view wire, std::size_t at_once) {
+  RecordReader reader(key);
+  std::string content;
+  std::array<std::byte, 777> out;
+  for (;;) {
+    while (const std::size_t taken = reader.take(out)) content += as_text(Bytes(out).first(taken));
+    if (wire.empty()) return content;
+    const MutableBytes room = reader.room();
+    const std::size_t count = std::min({at_once, wire.size(), room.size()});
+    std::ranges::copy(as_bytes(wire.substr(0, count)), room.begin());
+    reader.arrived(count);
+    wire.remove_prefix(count);
+  }
+}
+
+TEST(RecordMac, CarriesBytesHoweverTheyArrive) {
+  std::string large(3 * kMostRecord + 17, '\0');
+  for (std::size_t i = 0; i < large.size(); ++i) large[i] = static_cast<char>(i * 131 >> 3);
+  const std::vector<std::string> pieces{"a", large, "bc", std::string(kMostRecord, 'x')};
+  const Digest key{std::byte{1}};
+  const std::string wire = records_of(key, pieces);
+  for (const std::size_t at_once : {1, 19, 1000, 70'000, 1'000'000}) {
+    EXPECT_EQ(read_records(key, wire, at_once), pieces[0] + pieces[1] + pieces[2] + pieces[3]) << at_once;
+  }
+}
+
+TEST(RecordMac, WhatWasChangedRepeatedOrLeftOutIsNotDelivered) {
+  const Digest key{std::byte{1}};
+  const std::string first = records_of(key, {"first"});
+  const std::string both = records_of(key, {"first", "second"});
+  for (std::size_t byte = 0; byte < first.size(); ++byte) {
+    std::string changed = both;
+    changed[byte] = static_cast<char>(changed[byte] ^ 4);
+    try {
+      EXPECT_EQ(read_records(key, changed, 1000), "") << "a longer record: it waits for the rest, and delivers nothing";
+      EXPECT_TRUE(byte > 0 && byte < 4) << byte;
+    } catch (const Corrupt& problem) {
+      EXPECT_THAT(problem.what(), ::testing::HasSubstr("on "));
+    }
+  }
+  EXPECT_FAILS(read_records(key, first + first, 1000), Corrupt, "tag");              // repeated
+  EXPECT_FAILS(read_records(key, both.substr(first.size()), 1000), Corrupt, "tag");  // left out
+  EXPECT_FAILS(read_records(Digest{std::byte{2}}, both, 1000), Corrupt, "tag");      // of another connection
+  EXPECT_EQ(read_records(key, both.substr(0, both.size() - 1), 1000), "first") << "not before its tag is there";
+}
+
 }  // namespace
 }  // namespace trireme::net

@@ -56,6 +56,78 @@ class Reader {
   std::string_view rest_;
 };
 
+double as_double(std::uint64_t bits) { return std::bit_cast<double>(bits); }
+
+ReadHistogram read_histogram(std::string_view bytes) {
+  ReadHistogram histogram;
+  const auto packed = [](std::string_view doubles) {
+    std::vector<double> values;
+    for (Reader reader(doubles); !reader.done();) values.push_back(as_double(reader.fixed(8)));
+    return values;
+  };
+  for (Reader reader(bytes); !reader.done();) {
+    switch (const std::uint64_t key = reader.varint()) {
+      case 0x09:
+        histogram.min = as_double(reader.fixed(8));
+        break;
+      case 0x11:
+        histogram.max = as_double(reader.fixed(8));
+        break;
+      case 0x19:
+        histogram.num = as_double(reader.fixed(8));
+        break;
+      case 0x21:
+        histogram.sum = as_double(reader.fixed(8));
+        break;
+      case 0x29:
+        histogram.sum_squares = as_double(reader.fixed(8));
+        break;
+      case 0x32:
+        histogram.limits = packed(reader.sized());
+        break;
+      case 0x3A:
+        histogram.buckets = packed(reader.sized());
+        break;
+      default:
+        fail<Corrupt>("unknown key {:#x} in a histogram", key);
+    }
+  }
+  if (histogram.limits.size() != histogram.buckets.size()) fail<Corrupt>("buckets without limits");
+  return histogram;
+}
+
+/// Takes a message apart that has nothing but one field of bytes.
+std::string_view only_field(std::string_view bytes, std::uint64_t key) {
+  Reader reader(bytes);
+  if (const std::uint64_t found = reader.varint(); found != key)
+    fail<Corrupt>("key {:#x} instead of {:#x}", found, key);
+  const std::string_view field = reader.sized();
+  if (!reader.done()) fail<Corrupt>("more than one field");
+  return field;
+}
+
+/// SummaryMetadata of the plugin "hparams".
+void read_hyperparameters(std::string_view metadata, Event& event) {
+  Reader plugin(only_field(metadata, 0x0A));
+  if (plugin.varint() != 0x0A || plugin.sized() != "hparams") fail<Corrupt>("the data of another plugin");
+  if (plugin.varint() != 0x12) fail<Corrupt>("a plugin without content");
+  for (Reader session(only_field(plugin.sized(), 0x1A)); !session.done();) {
+    const std::uint64_t key = session.varint();
+    if (key == 0x29) {
+      session.fixed(8);  // when it started
+      continue;
+    }
+    if (key != 0x0A) fail<Corrupt>("unknown key {:#x} in a session", key);
+    Reader entry(session.sized());
+    if (entry.varint() != 0x0A) fail<Corrupt>("a value without a name");
+    const std::string name(entry.sized());
+    if (entry.varint() != 0x12) fail<Corrupt>("a name without a value");
+    Reader value(entry.sized());
+    const bool number = value.varint() == 0x11;
+    event.hyperparameters[name] = number ? fmt::format("={}", as_double(value.fixed(8))) : std::string(value.sized());
+  }
+}
+
 void read_value(std::string_view bytes, Event& event) {
   for (Reader reader(bytes); !reader.done();) {
     switch (const std::uint64_t key = reader.varint()) {
@@ -64,6 +136,12 @@ void read_value(std::string_view bytes, Event& event) {
         break;
       case 0x15:
         event.value = std::bit_cast<float>(static_cast<std::uint32_t>(reader.fixed(4)));
+        break;
+      case 0x2A:
+        event.histogram = read_histogram(reader.sized());
+        break;
+      case 0x4A:
+        read_hyperparameters(reader.sized(), event);
         break;
       default:
         fail<Corrupt>("unknown key {:#x} in a value", key);

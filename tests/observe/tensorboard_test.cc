@@ -43,6 +43,38 @@ TEST(EventFile, AResumedRunSaysWhichStepsAreMadeAgain) {
   EXPECT_EQ(events[1].step, 301) << "TensorBoard discards this step and later ones";
 }
 
+TEST(EventFile, HistogramsRoundTrip) {
+  const TempFolder folder;
+  EventFile file(folder.path());
+  const std::vector<float> values{-1, 0, 0.5, 0.5, 2};
+  file.add_histogram("weights/fc1.weight", histogram_of(values), 12);
+  file.add_histogram("weights/none", histogram_of({}), 12);
+  const std::vector<Event> events = read_events(read_file(file.path()));
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_EQ(events[1].tag, "weights/fc1.weight");
+  EXPECT_EQ(events[1].step, 12);
+  ASSERT_TRUE(events[1].histogram.has_value());
+  EXPECT_EQ(events[1].histogram->num, 5);
+  EXPECT_EQ(events[1].histogram->min, -1);
+  EXPECT_EQ(events[1].histogram->max, 2);
+  EXPECT_EQ(events[1].histogram->sum, 2);
+  EXPECT_EQ(events[1].histogram->sum_squares, 5.5);
+  double counted = 0;
+  for (const double count : events[1].histogram->buckets) counted += count;
+  EXPECT_EQ(counted, 5);
+}
+
+TEST(EventFile, HyperparametersRoundTrip) {
+  const TempFolder folder;
+  EventFile file(folder.path());
+  file.add_hyperparameters({{"lr", "0.1"}, {"strategy", "ps:bsp"}, {"optimizer", "sgd"}});
+  const std::vector<Event> events = read_events(read_file(file.path()));
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_EQ(events[1].tag, "_hparams_/session_start_info");
+  EXPECT_EQ(events[1].hyperparameters,
+            (std::map<std::string, std::string>{{"lr", "=0.1"}, {"strategy", "ps:bsp"}, {"optimizer", "sgd"}}));
+}
+
 TEST(EventFile, BytesFollowTheProtobufSpecification) {
   const TempFolder folder;
   EventFile file(folder.path(), "", 1.5);

@@ -54,6 +54,17 @@ TEST(Schedule, WarmUpMayBeLongerThanTheRun) {
   }
 }
 
+TEST(Schedule, LengthOfItsOwnDoesNotDependOnTheRun) {
+  for (const std::string shape : {"cosine", "linear"}) {
+    const Schedule whole = make_schedule({.shape = shape, .warmup = 5, .steps = 90});
+    const Schedule beginning = make_schedule({.shape = shape + ":90", .warmup = 5, .steps = 10});
+    for (const Step step : {0, 4, 9, 40, 89}) EXPECT_DOUBLE_EQ(beginning(step), whole(step)) << shape << " " << step;
+    for (const char* wrong : {":", ":0", ":x", ":9x", ":-1"}) {
+      EXPECT_FAILS(make_schedule({.shape = shape + wrong}), InvalidArgument, shape + wrong, shape + ":900");
+    }
+  }
+}
+
 TEST(Schedule, RefusesUnknownShapes) {
   EXPECT_FAILS(make_schedule({.shape = "cosin"}), InvalidArgument, "unknown schedule 'cosin'", "cosine");
   for (const char* shape : {"step:", "step:10", "step:0:0.1", "step:10:0", "step:10:-1", "step:10:0.1x"}) {

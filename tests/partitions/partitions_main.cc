@@ -2,6 +2,8 @@
 // for 30 s and for good. Prints what the job did about it, as a table. Cells run side by side: they mostly wait.
 //
 //   partitions [--jobs N] [--logs FOLDER] [WORD ...]     only cells whose names contain all the words
+//
+// Each with all-reduce or bsp, as the pair has it, with ssp:4 and with asp: `partitions asp`.
 
 #include <poll.h>
 
@@ -45,9 +47,11 @@ std::vector<PartitionCell> chosen(const std::vector<std::string>& words) {
   for (const auto lasts : {std::optional(5s), std::optional(30s), std::optional<std::chrono::seconds>()}) {
     for (const CutPair pair : kCutPairs) {
       for (const CutDirection direction : kCutDirections) {
-        const PartitionCell cell{.pair = pair, .direction = direction, .lasts = lasts};
-        const auto named = [&](const std::string& word) { return cell.name().find(word) != std::string::npos; };
-        if (std::ranges::all_of(words, named)) cells.push_back(cell);
+        for (const char* consistency : {"bsp", "ssp:4", "asp"}) {
+          const PartitionCell cell{.pair = pair, .direction = direction, .lasts = lasts, .consistency = consistency};
+          const auto named = [&](const std::string& word) { return cell.name().find(word) != std::string::npos; };
+          if (std::ranges::all_of(words, named)) cells.push_back(cell);
+        }
       }
     }
   }

@@ -48,7 +48,7 @@ struct ClippedChunk {
   }
 
   ChunkPolicy policy{
-      .update = {}, .consistency = {}, .lanes = 2, .clips = true, .pool = std::make_shared<net::BufferPool>()};
+      .update = {}, .consistency = {}, .lanes = 2, .weighs = true, .pool = std::make_shared<net::BufferPool>()};
   View view = 1;
   std::deque<std::vector<float>> gradients;
   std::vector<float> parameters = {10, 10};
@@ -116,6 +116,46 @@ TEST(ClippedChunk, WhatCannotBeIsRefused) {
   EXPECT_FAILS(clipped.apply(2, 0, 1), InvalidArgument, "worker 2");
   for (const double factor : {0.0, -1.0, 1.5, double{NAN}})
     EXPECT_FAILS(clipped.apply(0, 0, factor), InvalidArgument, "times");
+}
+
+TEST(ClippedChunk, AStepCanBeLeftOut) {
+  ClippedChunk clipped;
+  clipped.policy.skips = true;
+  EXPECT_TRUE(std::isnan((clipped.push(0, 0, {1, INFINITY}), clipped.push(1, 0, {2, -INFINITY}))->squares()));
+  EXPECT_EQ(clipped.apply(0, 0, kLeaveOut)->outcome->newest, 1u);
+  EXPECT_EQ(clipped.apply(1, 0, kLeaveOut)->outcome->newest, 1u);
+  EXPECT_EQ(clipped.parameters, (std::vector<float>{10, 10}));
+  EXPECT_EQ(clipped.chunk.state().first.updates, 0u) << "the rule has not seen it";
+  clipped.push(0, 1, {1, 2});
+  clipped.push(1, 1, {1, 2});
+  clipped.apply(0, 1, 1);
+  EXPECT_EQ(clipped.parameters, (std::vector<float>{9, 8}));
+  EXPECT_EQ(clipped.chunk.state().first.updates, 1u);
+}
+
+// The table of a loss scale is what the server makes of it, step by step.
+TEST(ClippedChunk, ALossScaleKnowsWhatWasLeftOut) {
+  ClippedChunk clipped;
+  clipped.policy.skips = true;
+  std::vector<float> scale{8, 0, 0};
+  std::atomic<std::uint64_t> word{0};
+  Chunk chunk(clipped.policy, {.sums = true, .scale_growth = 2}, scale, &word);
+  chunk.enter(1, 1, {});
+  const std::vector<float> nothing(3);
+  Step step = 0;
+  const auto make = [&](double factor) {
+    const auto answer = std::make_shared<ClipAnswer>();
+    chunk.push({.view = 1,
+                .info = {.step = step, .lanes = {0, 2}, .samples = 4, .lr = 1},
+                .gradient = nothing.data(),
+                .waiter = answer});
+    chunk.apply_weighed({.view = 1, .info = {.step = step++}, .waiter = answer}, factor);
+    return optim::LossScale::from(scale);
+  };
+  EXPECT_EQ(make(1), (optim::LossScale{.scale = 8, .good = 1}));
+  EXPECT_EQ(make(0.5), (optim::LossScale{.scale = 16, .good = 0}));
+  EXPECT_EQ(make(kLeaveOut), (optim::LossScale{.scale = 8, .good = 0, .skipped = 1}));
+  EXPECT_EQ(chunk.state().first.version, 3u);
 }
 
 }  // namespace

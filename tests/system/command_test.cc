@@ -51,6 +51,26 @@ TEST(Version, IsOneLine) {
   EXPECT_THAT(outcome.out, ::testing::MatchesRegex("[0-9]+\\.[0-9]+\\.[0-9]+\n"));
 }
 
+TEST(BenchInput, MeasuresEverySource) {
+  const TempFolder folder;
+  const Outcome outcome = run_trireme(
+      folder, {"bench", "input", "--bytes", "100000", "--rounds", "1", "--json", "--folder", folder.path().string()});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  std::vector<std::string> sources;
+  const nlohmann::json report = outcome.json();
+  for (const auto& row : report.at("sources")) {
+    sources.push_back(row.at("source"));
+    for (const char* speed : {"opened_per_s", "samples_per_s", "random_per_s", "plain_gbps"}) {
+      EXPECT_GT(row.at(speed).get<double>(), 0) << sources.back() << ", " << speed;
+    }
+  }
+  EXPECT_THAT(sources, ::testing::IsSupersetOf(
+                           {"tokens", "tfrecord", "idx", "csv", "libsvm", "npy", "cifar", "webdataset", "tokens .gz"}));
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
+    EXPECT_FALSE(entry.is_directory()) << "what it writes is removed again: " << entry.path();
+  }
+}
+
 TEST(Train, WritesACompleteRunFolder) {
   const TempFolder folder;
   const auto run = folder / "run";
@@ -84,6 +104,26 @@ TEST(Train, WritesACompleteRunFolder) {
   EXPECT_EQ(names_in(run / "tensorboard").size(), 1u);
   EXPECT_THAT(names_in(run / "logs"),
               UnorderedElementsAre("master.log", "server-0.log", "server-1.log", "worker-0.log", "worker-1.log"));
+}
+
+TEST(Train, WritesHistogramsForTensorBoardWhenAskedTo) {
+  for (const char* strategy : {"ps", "allreduce"}) {
+    const TempFolder folder;
+    const auto run = folder / "run";
+    const Outcome outcome =
+        run_trireme(folder, {"train", "--data-dir", make_images(folder).string(), "--steps", "6", "-w", "2",
+                             "--strategy", strategy, "--histograms", "2", "--out", run.string()});
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+    std::string events;
+    for (const auto& file : std::filesystem::directory_iterator(run / "tensorboard" / "histograms")) {
+      events += read_file(file.path());
+    }
+    for (const std::string tag : {"weights/conv1.weight", "gradients/fc1.weight", "gradients/fc2.weight"}) {
+      std::size_t found = 0;
+      for (std::size_t at = events.find(tag); at != std::string::npos; at = events.find(tag, at + 1)) ++found;
+      EXPECT_EQ(found, 3u) << tag << " of steps 0, 2 and 4 with " << strategy;
+    }
+  }
 }
 
 TEST(Train, PrintsTheResultAndWhatToTryNext) {

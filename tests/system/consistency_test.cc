@@ -50,9 +50,11 @@ class Runs : public ::testing::Test {
     return shares;
   }
 
-  /// 40 steps of 2 lanes, by 2 workers of which the second is the straggler.
+  /// 40 steps of 2 lanes, by 2 workers of which the second is the straggler. Nobody waits for the slow one in order to
+  /// evaluate, or to save.
   Shares two_with_straggler(const std::string& consistency) {
-    return with_straggler(1, {"--workers", "2", "--steps", "40", "--batch", "128", "--consistency", consistency});
+    return with_straggler(1, {"--workers", "2", "--steps", "40", "--batch", "128", "--consistency", consistency,
+                              "--checkpoint-every", "1000"});
   }
 
  private:

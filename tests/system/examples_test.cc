@@ -76,5 +76,22 @@ TEST_F(Example, MovieLens) {
   EXPECT_THAT(missing.wait().err, HasSubstr("trireme data get movielens"));
 }
 
+TEST_F(Example, TensorParallel_SameBitsForAnyNumberOfProcesses) {
+  const Outcome alone = run("tensor_parallel", {"100"});
+  EXPECT_LT(number_after(alone.out, "step 100: loss "), 5.5) << "ln 997 is 6.9";
+  const auto sum_in = [](const std::string& out) {
+    const std::size_t at = out.find("the sum of all is ");
+    return at == std::string::npos ? out : out.substr(at, out.find(';', at) - at);
+  };
+  for (const std::string workers : {"2", "4"}) {
+    const std::string example = std::string(TRIREME_BINARY_DIR) + "/tensor_parallel";
+    Program job(folder_, trireme({"run", "-w", workers, "-s", "0", "--out", "tp" + workers, "--", example, "100"}));
+    const Outcome outcome = job.wait(120s);
+    ASSERT_EQ(outcome.status, 0) << outcome.out << outcome.err;
+    EXPECT_EQ(sum_in(outcome.err), sum_in(alone.out));
+    EXPECT_LT(number_after(outcome.err, "step 100: loss "), 5.5);
+  }
+}
+
 }  // namespace
 }  // namespace trireme::system_test

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "base/file.h"
+#include "chaos/analysis.h"
 #include "cluster/master_finder.h"
 #include "cluster/protocol.h"
 #include "net/connection.h"
@@ -44,7 +46,10 @@ Names names_of(CutPair pair) {
   fail<InvalidArgument>("no such pair");
 }
 
-bool needs_servers(CutPair pair) { return pair != CutPair::kWorkerWorker && pair != CutPair::kWorkerMaster; }
+std::uint32_t servers_of(const PartitionCell& cell) {
+  const bool needs = cell.leased() || (cell.pair != CutPair::kWorkerWorker && cell.pair != CutPair::kWorkerMaster);
+  return needs ? kCellServers : 0;
+}
 
 double seconds_between(std::int64_t from, std::int64_t to) { return static_cast<double>(to - from) / 1e9; }
 
@@ -53,8 +58,8 @@ double seconds_between(std::int64_t from, std::int64_t to) { return static_cast<
 std::string PartitionCell::name() const {
   const Names names = names_of(pair);
   const char* way = direction == CutDirection::kBoth ? "both" : direction == CutDirection::kThere ? "there" : "back";
-  return fmt::format("{}-{} {} {}", names.one, names.other, way,
-                     lasts ? fmt::format("{}s", lasts->count()) : "for-good");
+  return fmt::format("{}-{} {} {}{}", names.one, names.other, way,
+                     lasts ? fmt::format("{}s", lasts->count()) : "for-good", leased() ? " " + consistency : "");
 }
 
 PartitionedJob::PartitionedJob(const PartitionCell& cell)
@@ -62,7 +67,8 @@ PartitionedJob::PartitionedJob(const PartitionCell& cell)
       names_{{"etcd", 1},    {"master0", 2}, {"master1", 3}, {"worker0", 4}, {"worker1", 5},
              {"worker2", 6}, {"server0", 7}, {"server1", 8}, {"observer", 9}},
       job_({.workers = kCellWorkers,
-            .servers = needs_servers(cell.pair) ? kCellServers : 0,
+            .servers = servers_of(cell),
+            .consistency = cell.consistency,
             .store = "etcd://10.99.1.2:2379/job"}) {
   hosts_ = Host::make_routed(static_cast<int>(names_.size()));
   if (hosts_.empty()) fail<IoError>("network namespaces are not permitted here");
@@ -85,7 +91,7 @@ void PartitionedJob::start() {
         job_.start_master({"--standby", "--hang-after", std::to_string(kCellHangAfter.count())}, host(name).site());
     if (name == "master0" && !PlacedJob::logs(*programs_[name], "listening")) fail<Timeout>("no master leads");
   }
-  for (std::uint32_t slot = 0; slot < (needs_servers(cell_.pair) ? kCellServers : 0); ++slot) {
+  for (std::uint32_t slot = 0; slot < servers_of(cell_); ++slot) {
     const std::string name = fmt::format("server{}", slot);
     programs_[name] = job_.start_server(slot, host(name).site());
   }
@@ -169,9 +175,8 @@ nlohmann::json PartitionedJob::status() {
 /// All take part, and all copies are there.
 bool PartitionedJob::complete() {
   const nlohmann::json now = status();
-  return !now.is_null() && now.at("workers").size() == kCellWorkers &&
-         now.at("servers").size() == (needs_servers(cell_.pair) ? kCellServers : 0) && now.at("copies_due") == 0 &&
-         now.at("state") == nlohmann::json(cluster::JobPhase::kRunning);
+  return !now.is_null() && now.at("workers").size() == kCellWorkers && now.at("servers").size() == servers_of(cell_) &&
+         now.at("copies_due") == 0 && now.at("state") == nlohmann::json(cluster::JobPhase::kRunning);
 }
 
 PartitionOutcome PartitionedJob::run() {
@@ -228,8 +233,21 @@ void PartitionedJob::end() {
   if (!watch_until([&] { return std::filesystem::exists(result); }, 60s)) {
     return outcome_.wrong.push_back("it does not end: " + status().dump());
   }
+  if (cell_.leased()) {
+    const std::string problem = audit();
+    outcome_.equal = problem.empty();
+    if (!outcome_.equal) outcome_.wrong.push_back(problem);
+    return;
+  }
   outcome_.equal = job_.parameters() == job_.undisturbed_parameters();
   if (!outcome_.equal) outcome_.wrong.emplace_back("other parameters than without the cut");
+}
+
+/// What is wrong with the units that took effect; empty: each did once.
+std::string PartitionedJob::audit() {
+  chaos::WorkPlan plan = chaos::work_seen_in(job_.events());
+  plan.steps = nlohmann::json::parse(read_file(observe::RunFolder::open(job_.run()).result())).value("steps", Step{0});
+  return plan.steps == 0 ? "no result" : chaos::audit_work(job_.events(), plan).first_problem;
 }
 
 std::map<std::string, std::string> PartitionedJob::logs() {

@@ -38,8 +38,10 @@ struct PartitionCell {
   std::optional<std::chrono::seconds> lasts = {};  ///< nullopt = for good
   /// Instead, if not empty: until the master has named a reason with these words, and formed a view if it needs one.
   std::string until_named = {};
+  std::string consistency = "bsp";  ///< where there are servers; in `ssp` and `asp` there always are
 
-  std::string name() const;  ///< "worker-server both 5s"
+  std::string name() const;  ///< "worker-server both 5s", "worker-server both 5s asp"
+  bool leased() const { return consistency != "bsp"; }
 };
 
 /// What became of the job.
@@ -49,7 +51,8 @@ struct PartitionOutcome {
   std::string reason = {};         ///< the last that it named before the link healed
   View views = 0;                  ///< how many were formed because of it
   std::optional<double> healed_s;  ///< after the link did, until all took part and all copies were there again
-  bool equal = false;              ///< the parameters at the end have the bits of an undisturbed run
+  bool equal = false;              ///< the parameters at the end have the bits of an undisturbed run; in ssp and asp:
+                                   ///< every unit took effect once
   std::vector<std::string> wrong;  ///< which promises did not hold
   std::vector<std::string> late;   ///< which did not hold in time
 };
@@ -58,8 +61,8 @@ struct PartitionOutcome {
 inline constexpr auto kCellHangAfter = 3s;
 inline constexpr auto kCellPatience = kCellHangAfter + 2s;
 
-/// A job of three workers, with all-reduce, or bsp on two servers, of two masters and an etcd; each process on a host
-/// of its own.
+/// A job of three workers, with all-reduce, or on two servers, of two masters and an etcd; each process on a host of
+/// its own.
 class PartitionedJob {
  public:
   explicit PartitionedJob(const PartitionCell& cell);
@@ -76,6 +79,7 @@ class PartitionedJob {
  private:
   using Nanoseconds = std::int64_t;
 
+  std::string audit();
   const Host& host(const std::string& name) const { return *hosts_.at(names_.at(name)); }
   void start();
   void set_link(bool cut);

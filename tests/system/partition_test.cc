@@ -14,13 +14,17 @@ struct ChosenCell {
   CutPair pair;
   CutDirection direction;
   const char* reason;
+  const char* consistency = "bsp";
 };
 
 class Partitions : public ::testing::TestWithParam<ChosenCell> {};
 
 TEST_P(Partitions, TheJobGoesOnHealsAndHasTheSameBits) {
   if (!PartitionedJob::permitted()) GTEST_SKIP() << "network namespaces are not permitted here";
-  PartitionedJob job({.pair = GetParam().pair, .direction = GetParam().direction, .until_named = GetParam().reason});
+  PartitionedJob job({.pair = GetParam().pair,
+                      .direction = GetParam().direction,
+                      .until_named = GetParam().reason,
+                      .consistency = GetParam().consistency});
   const PartitionOutcome outcome = job.run();
   EXPECT_THAT(outcome.wrong, ::testing::IsEmpty());
   EXPECT_THAT(outcome.reason, ::testing::HasSubstr(GetParam().reason));
@@ -41,7 +45,11 @@ INSTANTIATE_TEST_SUITE_P(
                                  "is left out: it and server"},
                       ChosenCell{"WorkerWorkerOneWay", CutPair::kWorkerWorker, CutDirection::kBack,
                                  "worker 1 is left out: it and worker 0 reach the master, but not each other"},
-                      ChosenCell{"MasterEtcd", CutPair::kMasterEtcd, CutDirection::kBoth, "etcd did not"}),
+                      ChosenCell{"MasterEtcd", CutPair::kMasterEtcd, CutDirection::kBoth, "etcd did not"},
+                      ChosenCell{"WorkerServerAsp", CutPair::kWorkerServer, CutDirection::kBoth,
+                                 "worker 0 is left out: it and server 0 reach the master, but not each other", "asp"},
+                      ChosenCell{"ServerServerSsp", CutPair::kServerServer, CutDirection::kBoth,
+                                 "is left out: it and server", "ssp:4"}),
     [](const auto& cell) { return cell.param.name; });
 
 }  // namespace

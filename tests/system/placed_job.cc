@@ -97,7 +97,7 @@ cli::TrainFlags PlacedJob::flags() const {
           .workers = options_.workers,
           .servers = options_.servers,
           .strategy = options_.servers > 0 ? "ps" : "allreduce",
-          .consistency = options_.servers > 0 ? "bsp" : "",
+          .consistency = options_.servers > 0 ? options_.consistency : "",
           .buffers = "average",
           .steps = 1000000,
           .batch = kBatch,

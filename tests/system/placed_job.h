@@ -23,9 +23,10 @@ struct Site {
 struct PlacedJobOptions {
   std::uint32_t workers = 2;  ///< at the start
   std::uint32_t min_workers = 1;
-  std::uint32_t servers = 0;  ///< with a replica of each shard; 0 = all-reduce
-  bool own_loop = false;      ///< its program is examples/own_loop.cc, else that of `trireme train`
-  std::string store = {};     ///< where the master in charge is found; empty = it cannot be replaced
+  std::uint32_t servers = 0;        ///< with a replica of each shard; 0 = all-reduce
+  std::string consistency = "bsp";  ///< of the servers
+  bool own_loop = false;            ///< its program is examples/own_loop.cc, else that of `trireme train`
+  std::string store = {};           ///< where the master in charge is found; empty = it cannot be replaced
 };
 
 /// A training on four lanes whose processes the test places itself, as the scheduler of a cluster does. It goes on

@@ -30,8 +30,12 @@ std::vector<std::string> merged_environment(const Program::Environment& env) {
   std::vector<std::string> all;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view variable(*entry);
-    if (!variable.starts_with("TRIREME_") && !variable.starts_with("TF_CONFIG=")) all.emplace_back(variable);
+    const bool measured = variable.starts_with("XDG_CACHE_HOME=");  // what is known of this machine
+    if (!measured && !variable.starts_with("TRIREME_") && !variable.starts_with("TF_CONFIG=")) {
+      all.emplace_back(variable);
+    }
   }
+  if (!env.contains("XDG_CACHE_HOME")) all.emplace_back("XDG_CACHE_HOME=/nonexistent");
   for (const auto& [name, value] : env) all.push_back(name + "=" + value);
   return all;
 }

@@ -34,7 +34,7 @@ class Program {
  public:
   using Environment = std::map<std::string, std::string>;
 
-  /// Variables of `env` are added to ours; TRIREME_* and TF_CONFIG of ours are not passed on.
+  /// Variables of `env` are added to ours; TRIREME_*, TF_CONFIG and XDG_CACHE_HOME of ours are not passed on.
   Program(const TempFolder& folder, std::vector<std::string> argv, const Environment& env = {});
   ~Program();
   Program(const Program&) = delete;

@@ -114,5 +114,63 @@ TEST_P(Tasks, AResumedRunHasTheBitsOfOneThatWasNeverStopped) {
 
 INSTANTIATE_TEST_SUITE_P(Ready, Tasks, ::testing::ValuesIn(cases()), [](const auto& one) { return one.param.name; });
 
+// ---- Scores on real data, on 2 cores: small versions of what GPUs train. Short ones always; longer ones, with bars
+// that only a network which learns as it should gets over, with TRIREME_TEST_ALL.
+
+struct Score {
+  double value = 0;
+  std::string output;
+};
+
+Score train_to(const TempFolder& folder, const Flags& flags, const std::string& metric) {
+  const Outcome outcome = run_trireme(
+      folder, join({"train", "--json", "-w", "2", "--strategy", "allreduce", "--threads", "1", "--lanes", "2"}, flags),
+      {}, 280s);
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  return {outcome.status == 0 ? outcome.json().value("test_" + metric, -1.0) : -1.0, outcome.out};
+}
+
+TEST(Scores, ASmallResNetLearnsFashionMnist) {
+  const TempFolder folder;
+  const Flags common{"--data", "fashion-mnist", "--batch", "64",         "--optimizer", "nesterov", "--lr",
+                     "0.1",    "--l2",          "0.0005",  "--schedule", "cosine",      "--groups", "1d:decay=0"};
+  const bool all = exhaustive();
+  const Score score =
+      train_to(folder,
+               join(common, all ? Flags{"--model", "resnet20:width=8", "--augment", "shift:2,mirror", "--epochs", "1"}
+                                : Flags{"--model", "resnet20:width=4", "--steps", "120"}),
+               "accuracy");
+  EXPECT_GE(score.value, all ? 0.85 : 0.65) << score.output;
+}
+
+/// Text that every Debian has: the licences, about 200 KB of English.
+std::string licences() {
+  std::string text;
+  for (const char* name : {"GPL-2", "GPL-3", "LGPL-2.1", "MPL-2.0", "Artistic", "GFDL-1.3", "Apache-2.0", "LGPL-3"}) {
+    const std::filesystem::path file = std::filesystem::path("/usr/share/common-licenses") / name;
+    if (std::filesystem::exists(file)) text += read_file(file);
+  }
+  return text;
+}
+
+TEST(Scores, ASmallGptLearnsEnglish) {
+  const TempFolder folder;
+  const std::string text = licences();
+  ASSERT_GT(text.size(), 50'000u) << "the package base-files has them";
+  const Flags common{"--data",      folder.write("text.txt", text).string(),
+                     "--length",    "64",
+                     "--batch",     "32",
+                     "--optimizer", "adamw",
+                     "--lr",        "0.003",
+                     "--l2",        "0.1",
+                     "--clip-norm", "1",
+                     "--warmup",    "20"};
+  const bool all = exhaustive();
+  const Score score = train_to(folder, join(common, {"--model", "gpt-tiny:dropout=0", "--steps", all ? "1500" : "150"}),
+                               "bits_per_token");
+  EXPECT_GT(score.value, 0.5) << score.output;
+  EXPECT_LE(score.value, all ? 2.1 : 3.9) << "a byte alone: about 4.4 bits; " << score.output;
+}
+
 }  // namespace
 }  // namespace trireme::system_test

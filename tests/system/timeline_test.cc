@@ -9,6 +9,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "trireme/types.h"
+
 #include "base/file.h"
 #include "tests/system/program.h"
 
@@ -152,6 +154,27 @@ TEST_F(Timelines, HoldAllProcessesAfterARestartAndAResume) {
   EXPECT_EQ(processes["worker 1"].size(), 3u) << "one of which was killed";
   EXPECT_EQ(began.size(), 310u);
   EXPECT_GT(began[300], began[299]);
+}
+
+TEST_F(Timelines, InSspAndAspAllWorkersEvaluateTheSameParameters) {
+  TempFolder more;
+  const std::string images = make_images(more, 640, 1203).string();  // three blocks of at most 500
+  for (const std::string consistency : {"asp", "ssp:2"}) {
+    std::vector<std::string> words = train({"-s", "1", "--epochs", "3", "--consistency", consistency, "--overwrite"});
+    *std::ranges::find(words, images_.string()) = images;
+    const Outcome outcome = run_trireme(folder_, words);
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+    std::map<std::string, std::set<Step>> evaluated;
+    for (const Span& span : spans()) {
+      if (span.name == "evaluation") evaluated[span.process].insert(*span.step);
+    }
+    for (const std::string worker : {"worker 0", "worker 1"}) {
+      EXPECT_EQ(evaluated[worker], (std::set<Step>{20, 40, 60})) << worker << ", " << consistency;
+    }
+    const Outcome again = run_trireme(folder_, {"eval", (folder_ / "run").string(), "--json", "-w", "1"});
+    ASSERT_EQ(again.status, 0) << again.err;
+    EXPECT_EQ(again.json().value("loss", 0.0), outcome.json().value("test_loss", -1.0)) << again.out;
+  }
 }
 
 }  // namespace

@@ -90,12 +90,12 @@ class TorchArchiveTest : public ::testing::Test {
 };
 
 TEST_F(TorchArchiveTest, ExportedFileIsLoadedByTorch) {
-  const models::LeNet trained(kImage, 10);
-  const auto report = export_torch_archive(write_checkpoint(folder_ / "checkpoints", *trained), file_);
+  const Model trained = whole_model(models::lenet(kImage, 10));
+  const auto report = export_torch_archive(write_checkpoint(folder_ / "checkpoints", *trained.module), file_);
   EXPECT_EQ(report.tensors, 10u);
-  models::LeNet fresh(kImage, 10);
-  torch::load(fresh, file_);
-  expect_same(*fresh, *trained);
+  Model fresh = whole_model(models::lenet(kImage, 10));
+  torch::load(fresh.module, file_);
+  expect_same(*fresh.module, *trained.module);
 
   torch::serialize::InputArchive archive;  // also name by name
   archive.load_from(file_);
@@ -103,7 +103,7 @@ TEST_F(TorchArchiveTest, ExportedFileIsLoadedByTorch) {
   archive.read("conv1", conv1);
   torch::Tensor weight;
   conv1.read("weight", weight);
-  EXPECT_TRUE(torch::equal(weight, trained->named_parameters()["conv1.weight"]));
+  EXPECT_TRUE(torch::equal(weight, trained.module->named_parameters()["conv1.weight"]));
   EXPECT_EQ(archive.keys().size(), 5u) << "nothing of the optimizer";
 }
 

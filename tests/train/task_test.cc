@@ -8,6 +8,7 @@
 #include "data/task_rules.h"
 #include "tests/support/expect_fails.h"
 #include "tests/train/alone.h"
+#include "train/check_task.h"
 
 namespace trireme {
 namespace {
@@ -29,7 +30,10 @@ struct Uniform : torch::nn::Module {
   torch::Tensor forward(const torch::Tensor& tokens) { return torch::zeros({tokens.size(0), tokens.size(1), 5}); }
 };
 
-double value(const Outcome& outcome, std::string_view name) { return find_value(values_of(outcome.metrics), name); }
+double value(Outcome outcome, std::string_view name) {
+  settle(outcome, Task{});
+  return find_value(values_of(outcome.metrics), name);
+}
 
 TEST(Tasks, RegressionIsTheMeanSquareOverAllTargets) {
   const Schema schema{{.name = "x", .shape = {2}},

@@ -1,5 +1,7 @@
 #include "checkpoint/safetensors/convert.h"
 
+#include <chrono>
+
 #include "base/error.h"
 #include "cli/ckpt/commands.h"
 #include "cli/ckpt/conversion_report.h"
@@ -8,6 +10,8 @@
 
 namespace trireme::cli {
 namespace {
+
+using namespace std::chrono_literals;
 
 bool is_torch_archive(const std::filesystem::path& file) {
   return file.extension() == ".pt" || file.extension() == ".pth";

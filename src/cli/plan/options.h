@@ -15,16 +15,16 @@ struct PlanFlags {
   std::optional<std::uint32_t> workers;
   std::optional<std::uint32_t> hosts;
   std::string memory;
-  std::string flops = "100tflops";
+  std::string flops;
   std::string bandwidth = "100gbit";
   std::string latency = "20us";
-  std::string host_bandwidth = "256gbit";
-  std::string host_latency = "5us";
+  std::string host_bandwidth;
+  std::string host_latency;
   std::optional<std::uint64_t> batch;
   std::optional<std::uint64_t> length;
   std::string image;
   std::optional<std::uint64_t> classes;
-  std::string attention = "fused";
+  std::string attention;
   std::string precision = "fp32";
   std::string optimizer = "adam";
   std::string reduction = "exact";
@@ -34,6 +34,9 @@ struct PlanFlags {
   std::optional<std::uint32_t> chunks;
   std::optional<std::uint32_t> micro_batches;
   std::string recompute;
+  bool offload = false;
+  bool calibrate = false;
+  std::string calibration;  ///< a file; empty = the usual one
   std::uint32_t top = 10;
   std::optional<double> mtbf;
   std::string straggler;
@@ -59,6 +62,10 @@ struct PlanAnswer {
 /// Plans a training: 0 = something fits, 1 = nothing does. Writes the files of --svg and --csv. Throws InvalidArgument,
 /// naming the flag, if a flag is wrong or the request is impossible.
 PlanAnswer answer_plan(const PlanFlags& flags);
+
+/// Measures this machine for --model and keeps the result (--calibration); with --workers it then plans. Throws as
+/// above, and Timeout.
+PlanAnswer answer_calibration(const PlanFlags& flags);
 
 /// Draws a schedule. Throws as above; with --schedule-file also if the file is missing or is no sound schedule.
 PlanAnswer answer_schedule(const PlanFlags& flags);

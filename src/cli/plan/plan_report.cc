@@ -15,10 +15,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kNotYet =
-    "A plan, not a run: `trireme train` has the dimension data without ZeRO; pipe, tensor and ZeRO are not there "
-    "yet.\n";
-
 std::string thousands(std::uint64_t number) {
   std::string digits = fmt::format("{}", number);
   for (std::size_t at = digits.size(); at > 3; at -= 3) digits.insert(at - 3, ",");
@@ -34,22 +30,31 @@ std::string magnitude(double number) {
 }
 
 std::string link_text(const plan::Link& link) {
-  return fmt::format("{:g} Gbit/s and {}", link.bytes_per_second * 8 / 1e9, plan::duration_text(link.latency));
+  return fmt::format("{:.4g} Gbit/s and {}", link.bytes_per_second * 8 / 1e9, plan::duration_text(link.latency));
 }
 
 std::string request_text(const PlanFlags& flags, const plan::PlanRequest& request) {
-  const auto& [workload, hardware, mesh, zero, schedule, chunks, micro_batches, recompute] = request;
+  const auto& [workload, hardware, mesh, tensor, zero, schedule, chunks, micro_batches, lanes, recompute, offload] =
+      request;
   const plan::ModelCost& model = workload.model;
   std::string text =
       fmt::format("{}: {} parameters in {} layers, {} flop forward per sample ({})\n", model.name,
                   thousands(model.parameters()), model.layers.size(), magnitude(model.forward_flops()), model.sample);
   text += fmt::format("batch {} per step, {}, {}, {} sums of micro-batches\n", workload.batch,
                       plan::name_of(workload.precision), flags.optimizer, flags.reduction);
-  text += fmt::format("{} worker{} on {} host{}: {} and {:g} Tflop/s each, network {}", hardware.workers,
+  text += fmt::format("{} worker{} on {} host{}: {} and {:.4g} Tflop/s each, network {}", hardware.workers,
                       hardware.workers == 1 ? "" : "s", hardware.hosts, hardware.hosts == 1 ? "" : "s",
                       plan::gigabytes(hardware.memory), hardware.flops / 1e12, link_text(hardware.links.network));
   if (hardware.hosts < hardware.workers) text += fmt::format(", within a host {}", link_text(hardware.links.host));
-  return text + "\n";
+  text += "\n";
+  if (hardware.measured) {
+    text += fmt::format("measured here ({} cores): {}\n", hardware.measured->cores,
+                        hardware.measured->times(model, workload.precision)
+                            ? "the times of this model's layers"
+                            : fmt::format("flops with {}; for this model: trireme plan --calibrate --model {}",
+                                          hardware.measured->model, model.name));
+  }
+  return text;
 }
 
 std::string schedule_cell(const plan::Arrangement& arrangement) {
@@ -107,6 +112,7 @@ Json candidate_json(const plan::Candidate& candidate) {
           {"chunks", arrangement.chunks},
           {"micro_batches", arrangement.micro_batches},
           {"recompute", arrangement.recompute},
+          {"offload", arrangement.offload},
           {"fits", fits},
           {"memory_bytes", memory_json(prediction.memory)},
           {"step_seconds", prediction.step_seconds},
@@ -115,6 +121,8 @@ Json candidate_json(const plan::Candidate& candidate) {
           {"data_seconds", prediction.data_seconds},
           {"exposed_seconds", prediction.exposed_seconds},
           {"message_seconds", prediction.message_seconds},
+          {"update_seconds", prediction.update_seconds},
+          {"crowded_seconds", prediction.crowded_seconds},
           {"bubble", prediction.bubble},
           {"efficiency", prediction.efficiency},
           {"stages", prediction.stages},
@@ -143,6 +151,7 @@ std::string plan_json(const plan::PlanRequest& request, const plan::Plan& plan, 
                {"workers", request.hardware.workers},
                {"hosts", request.hardware.hosts},
                {"memory_bytes", request.hardware.memory},
+               {"calibrated", request.hardware.measured != nullptr},
                {"fits", plan.fits()},
                {"considered", plan.considered},
                {"fitting", plan.fitting},
@@ -177,6 +186,26 @@ void write_pictures(const PlanFlags& flags, const plan::Candidate& best) {
              plan::svg_picture(schedule, plan::evaluate(schedule, prediction.stage_times, prediction.message_seconds)));
 }
 
+/// The flags of `trireme train` that train so; data and the rest are the user's.
+std::string train_line(const PlanFlags& flags, const plan::PlanRequest& request, const plan::Arrangement& best) {
+  std::string line =
+      fmt::format("To train so: trireme train --model {} --batch {} --lanes {}", request.workload.model.name,
+                  request.workload.batch, std::uint64_t{best.mesh.data} * best.micro_batches);
+  const bool divided = best.mesh.pipe > 1 || best.mesh.tensor > 1;
+  line += divided ? " --mesh " + plan::to_text(best.mesh) : fmt::format(" --workers {}", best.mesh.data);
+  if (best.zero > 0) line += fmt::format(" --strategy zero:{}", best.zero);
+  if (best.zero == 0 && !divided && !best.offload) line += " --strategy allreduce";
+  if (best.mesh.pipe > 1 && best.schedule == plan::ScheduleKind::kInterleaved) {
+    line += fmt::format(" --pipeline interleaved:{}", best.chunks);
+  } else if (best.mesh.pipe > 1 && best.schedule != plan::ScheduleKind::k1F1B) {
+    line += fmt::format(" --pipeline {}", name_of(best.schedule));
+  }
+  if (best.recompute && best.mesh.pipe > 1) line += " --recompute";
+  if (best.offload) line += " --offload";
+  if (flags.precision != "fp32") line += " --precision " + flags.precision;
+  return line + "\n";
+}
+
 }  // namespace
 
 PlanAnswer answer_plan(const PlanFlags& flags) {
@@ -202,7 +231,8 @@ PlanAnswer answer_plan(const PlanFlags& flags) {
   text += "\n" + plan::picture(plan::Placement(best.arrangement.mesh, best.prediction.order, request.hardware.hosts));
   text += "\n" + candidate_table(plan, flags.top);
   if (goodput) text += goodput_text(*goodput);
-  return {text + "\n" + kNotYet, status};
+  if (plan.fits()) text += "\n" + train_line(flags, request, best.arrangement);
+  return {text, status};
 }
 
 }  // namespace trireme::cli

@@ -24,7 +24,8 @@ using Clock = Deadline::Clock;
 constexpr auto kBeatEvery = 200ms;
 constexpr auto kSilentAfter = 700ms;
 constexpr auto kOwnAbsence = 1s;  // between two beats: this process was stopped, or had no CPU time
-constexpr auto kFarewellWithin = 200ms;
+constexpr auto kNewsWithin = 100ms;
+constexpr auto kFarewellWithin = 2s;  // it is 24 bytes, and needs only a moment of the network thread
 constexpr std::uint64_t kAll = std::numeric_limits<std::uint64_t>::max();
 
 enum class Word : std::uint32_t {
@@ -292,8 +293,8 @@ void FailureDetector::throw_broken(const std::string& context) const {
 
 void FailureDetector::abort(const std::string& reason) { state_->break_up(Word::kLeaving, state_->self, reason); }
 
-bool FailureDetector::wait_broken(std::chrono::milliseconds moment) const {
-  const Deadline deadline = Deadline::in(moment);
+bool FailureDetector::wait_broken() const {
+  const Deadline deadline = Deadline::in(kNewsWithin);
   while (!broken(kAll) && !deadline.passed()) std::this_thread::sleep_for(1ms);
   return broken(kAll);
 }

@@ -51,8 +51,8 @@ class FailureDetector {
   /// Breaks the group from this side: to the others it looks as if this rank left.
   void abort(const std::string& reason);
 
-  /// After a connection ended: waits up to `moment` for the news which rank is gone; returns true if it arrives.
-  bool wait_broken(std::chrono::milliseconds moment) const;
+  /// After a connection ended: waits a moment for the news which rank is gone; returns true if it arrives.
+  bool wait_broken() const;
 
   /// Call it when the time for collective number `collective` (0 = a message) is up. Returns which ranks delay all:
   /// those that were silent for a while, else those that have not reached this collective. Tells the others.

@@ -67,7 +67,7 @@ void NativeBackend::run(const Operation& operation, Deadline deadline) {
     throw;
   } catch (const PeerLost&) {
     // A rank that gave up because of another's death also closes its connections: the failure detector knows the first.
-    if (mesh_.failure_detector().wait_broken(100ms)) mesh_.failure_detector().throw_broken(describe(operation));
+    if (mesh_.failure_detector().wait_broken()) mesh_.failure_detector().throw_broken(describe(operation));
     throw;
   }
 }
@@ -332,14 +332,22 @@ bool NativeBackend::progress() {
     std::vector<pollfd> descriptors;
     for (const int descriptor : waiting) descriptors.push_back({descriptor, POLLIN, 0});
     if (descriptors.empty() && mesh_.local() != nullptr) {
-      mesh_.local()->sleep([this] { return messages_.advance(); }, 5ms);
-    } else {
+      mesh_.local()->sleep([this] { return woken_.exchange(false) || messages_.advance(); }, 5ms);
+    } else if (!woken_.exchange(false)) {
+      descriptors.push_back({doorbell_.descriptor(), POLLIN, 0});
       ::poll(descriptors.data(), descriptors.size(), 1);
+      doorbell_.silence();
     }
     return true;
   }
   mesh_.set_side_work(nullptr);
   return false;
+}
+
+void NativeBackend::wake() {
+  woken_ = true;
+  if (mesh_.local() != nullptr) mesh_.local()->ring(mesh_.local()->index());
+  if (!topology_.one_host()) doorbell_.ring();
 }
 
 std::shared_ptr<std::byte> NativeBackend::allocate(std::size_t bytes, Deadline deadline) {
@@ -349,7 +357,7 @@ std::shared_ptr<std::byte> NativeBackend::allocate(std::size_t bytes, Deadline d
         if (mesh_.failure_detector().broken()) mesh_.failure_detector().throw_broken("an allocation of shared memory");
       });
     } catch (const PeerLost&) {
-      if (mesh_.failure_detector().wait_broken(100ms))
+      if (mesh_.failure_detector().wait_broken())
         mesh_.failure_detector().throw_broken("an allocation of shared memory");
       throw;
     }

@@ -8,6 +8,7 @@
 #include "collective/messages.h"
 #include "collective/native/mesh.h"
 #include "collective/rank_group.h"
+#include "net/shm/shm_channel.h"
 
 namespace trireme::collective {
 
@@ -23,6 +24,7 @@ class NativeBackend final : public Backend {
   void run(const Operation& operation, Deadline deadline) override;
   void post(const Operation& operation, Deadline deadline, Done done) override;
   bool progress() override;
+  void wake() override;
   std::shared_ptr<std::byte> allocate(std::size_t bytes, Deadline deadline) override;
   void abort(const std::string& reason) override;
   Traffic traffic() const override;
@@ -57,7 +59,9 @@ class NativeBackend final : public Backend {
   std::uint64_t collectives_ = 0;
   std::atomic<std::uint64_t> operations_{0};
   std::vector<std::byte> trailer_;
-  CallRecords records_;  // of the collective in progress; kept to reuse its memory
+  std::atomic<bool> woken_{false};  // since `progress` last looked
+  net::Doorbell doorbell_;          // for a `progress` that waits for sockets
+  CallRecords records_;             // of the collective in progress; kept to reuse its memory
 };
 
 }  // namespace trireme::collective

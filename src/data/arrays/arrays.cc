@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "data/arrays/npy.h"
 #include "data/arrays/zip.h"
+#include "data/column_source.h"
 #include "data/random_access_file.h"
 #include "data/shards.h"
 
@@ -22,8 +23,15 @@ struct NpyArray {
   std::shared_ptr<const RandomAccessFile> file = {};
   std::uint64_t begin = 0;  ///< offset of its values
   NpyHeader header = {};
+  std::uint64_t first = 0;  ///< the number that a sample begins with here
+  std::uint64_t count = 0;  ///< numbers of a sample here; 0 = all
 
   std::uint64_t rows() const { return static_cast<std::uint64_t>(header.shape.front()); }
+  std::uint64_t row_elements() const {
+    std::uint64_t elements = 1;
+    for (std::size_t i = 1; i < header.shape.size(); ++i) elements *= static_cast<std::uint64_t>(header.shape[i]);
+    return elements;
+  }
 };
 
 NpyArray open_array(std::string name, std::shared_ptr<const RandomAccessFile> file, std::uint64_t begin,
@@ -39,15 +47,17 @@ Schema schema_of(const std::vector<NpyArray>& arrays) {
   std::vector<Field> fields;
   for (const NpyArray& array : arrays) {
     const bool target = std::ranges::find(kTargets, array.name) != kTargets.end();
+    std::vector<std::int64_t> shape(array.header.shape.begin() + 1, array.header.shape.end());
+    if (array.count > 0) shape = {static_cast<std::int64_t>(array.count)};
     fields.push_back({.name = array.name,
                       .dtype = array.header.dtype,
-                      .shape = {array.header.shape.begin() + 1, array.header.shape.end()},
+                      .shape = std::move(shape),
                       .role = target ? Role::kTarget : Role::kInput});
   }
   return fields;
 }
 
-class Arrays final : public Dataset {
+class Arrays final : public Dataset, public ColumnSource {
  public:
   Arrays(std::string name, std::vector<NpyArray> arrays)
       : Dataset(schema_of(arrays)), name_(std::move(name)), arrays_(std::move(arrays)) {
@@ -62,17 +72,29 @@ class Arrays final : public Dataset {
   std::uint64_t size() const override { return arrays_.front().rows(); }
   std::string describe() const override { return name_ + ": " + summary(); }
 
+  DatasetPtr only_columns(std::size_t field, std::uint64_t first, std::uint64_t count) const override {
+    std::vector<NpyArray> arrays = arrays_;
+    arrays[field].first += first;
+    arrays[field].count = count;
+    return std::make_shared<Arrays>(name_, std::move(arrays));
+  }
+
  private:
   void fill(std::span<const std::uint64_t> indices, Batch& out, std::uint64_t /*epoch*/) const override {
     out.make_room(schema(), indices.size());
     for (std::size_t field = 0; field < arrays_.size(); ++field) {
-      const std::size_t each = schema()[field].elements() * size_of(schema()[field].dtype);
+      const NpyArray& array = arrays_[field];
+      const std::size_t number = size_of(schema()[field].dtype);
+      const std::size_t each = schema()[field].elements() * number;
+      const std::uint64_t row = array.row_elements() * number;  // in the file
       MutableBytes to = out.bytes(field);
       for (std::size_t i = 0; i < indices.size();) {
         std::size_t run = 1;
-        while (i + run < indices.size() && indices[i + run] == indices[i] + run && (run + 1) * each <= kMostRowsRead)
+        while (row == each && i + run < indices.size() && indices[i + run] == indices[i] + run &&
+               (run + 1) * each <= kMostRowsRead) {
           ++run;
-        arrays_[field].file->read(arrays_[field].begin + indices[i] * each, to.first(run * each));
+        }
+        array.file->read(array.begin + indices[i] * row + array.first * number, to.first(run * each));
         to = to.subspan(run * each);
         i += run;
       }

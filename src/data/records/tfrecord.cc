@@ -9,12 +9,13 @@
 #include "data/records/example.h"
 #include "data/records/tfrecord_file.h"
 #include "data/shards.h"
+#include "data/workspace.h"
 
 namespace trireme::data {
 namespace {
 
-constexpr std::uint64_t kLookedAt = 64;            // records that tell what the fields are
-constexpr std::size_t kMostTogether = 256 * kKiB;  // of neighbouring records, in one read
+constexpr std::uint64_t kLookedAt = 64;      // records that tell what the fields are
+constexpr std::size_t kMostTogether = kMiB;  // of neighbouring records, in one read: as in tokens.cc
 
 DType dtype_of(Feature::Kind kind) {
   return kind == Feature::Kind::kFloat ? DType::kF32 : kind == Feature::Kind::kInt64 ? DType::kI64 : DType::kU8;
@@ -131,10 +132,10 @@ class TfRecords final : public Dataset {
       const auto file = static_cast<std::size_t>(end - ends_.begin());
       rows.push_back({.file = &files_[file], .record = index - (file == 0 ? 0 : ends_[file - 1])});
     }
+    if (std::ranges::none_of(schema().fields(), &Field::varies)) return fill_at_once(rows, out);
     std::size_t bytes = 0;
     for (const Row& row : rows) bytes += row.file->span_of(row.record, 1);
-    const auto buffer = std::make_unique_for_overwrite<std::byte[]>(bytes);
-    const std::vector<Bytes> records = read_records(rows, {buffer.get(), bytes});
+    const std::vector<Bytes> records = read_records(rows, workspace(out, bytes));
     std::vector<Feature> features(rows.size() * schema().size());
     std::vector<std::int64_t> longest(schema().size(), 0);
     std::vector<std::int64_t> lengths(features.size(), 0);
@@ -148,16 +149,48 @@ class TfRecords final : public Dataset {
     for (std::size_t field = 0; field < schema().size(); ++field) copy(rows, features, lengths, field, out);
   }
 
+  /// Where every sample is of the same size: each record's values are copied while it is in the cache.
+  void fill_at_once(const std::vector<Row>& rows, Batch& out) const {
+    out.make_room(schema(), rows.size());
+    std::vector<Bytes> records;
+    std::vector<Feature> features(schema().size());
+    std::vector<std::int64_t> lengths(schema().size());
+    for (std::size_t i = 0; i < rows.size();) {
+      const std::size_t run = neighbours(rows, i);
+      records.clear();
+      rows[i].file->read(rows[i].record, run, workspace(out, rows[i].file->span_of(rows[i].record, run)), records);
+      for (const Bytes record : records) {
+        at_fault(rows[i], [&] {
+          std::ranges::fill(features, Feature{});
+          parse(record, features.data(), lengths.data());
+          for (std::size_t field = 0; field < schema().size(); ++field) {
+            const std::size_t each = out.bytes(field).size() / rows.size();
+            std::byte* const to = out.bytes(field).data() + i * each;
+            copy_values(features[field], to);
+            if (!schema()[field].classes.empty()) check_classes(schema()[field], {to, each}, "it");
+          }
+        });
+        ++i;
+      }
+    }
+  }
+
+  /// How many rows from the i-th on lie side by side and are read together.
+  static std::size_t neighbours(const std::vector<Row>& rows, std::size_t i) {
+    std::size_t run = 1;
+    while (i + run < rows.size() && rows[i + run].file == rows[i].file &&
+           rows[i + run].record == rows[i].record + run &&
+           rows[i].file->span_of(rows[i].record, run + 1) <= kMostTogether) {
+      ++run;
+    }
+    return run;
+  }
+
   std::vector<Bytes> read_records(const std::vector<Row>& rows, MutableBytes buffer) const {
     std::vector<Bytes> records;
     records.reserve(rows.size());
     for (std::size_t i = 0; i < rows.size();) {
-      std::size_t run = 1;
-      while (i + run < rows.size() && rows[i + run].file == rows[i].file &&
-             rows[i + run].record == rows[i].record + run &&
-             rows[i].file->span_of(rows[i].record, run + 1) <= kMostTogether) {
-        ++run;
-      }
+      const std::size_t run = neighbours(rows, i);
       const std::size_t span = rows[i].file->span_of(rows[i].record, run);
       rows[i].file->read(rows[i].record, run, buffer.first(span), records);
       buffer = buffer.subspan(span);

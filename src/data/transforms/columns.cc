@@ -6,6 +6,7 @@
 #include "trireme/transforms.h"
 
 #include "base/error.h"
+#include "data/column_source.h"
 
 namespace trireme::data {
 namespace {
@@ -101,7 +102,11 @@ class Selected final : public Dataset {
 
 DatasetPtr columns(DatasetPtr source, std::string_view field, std::vector<std::uint64_t> columns) {
   const std::size_t index = source->schema().index_of(field);
-  return std::make_shared<Columns>(std::move(source), index, std::move(columns));
+  const auto chosen = std::make_shared<Columns>(source, index, columns);
+  const auto* by_column = dynamic_cast<const ColumnSource*>(source.get());
+  const bool neighbours = columns.back() - columns.front() + 1 == columns.size();
+  if (by_column == nullptr || !neighbours) return chosen;
+  return by_column->only_columns(index, columns.front(), columns.size());
 }
 
 DatasetPtr select(DatasetPtr source, const std::vector<std::string>& inputs, const std::vector<std::string>& targets) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <torch/autograd.h>
+#include <torch/types.h>
 
 namespace trireme {
 

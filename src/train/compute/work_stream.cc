@@ -9,9 +9,9 @@ namespace trireme {
 namespace {
 
 constexpr auto kReadTime = 120s;
-constexpr auto kLeaseTime = 3600s;    // others may be slow with the last units, or save; the master notices who hangs
-constexpr Step kSaveMark = ~Step{0};  // the step of a work item that means: save
-constexpr Step kIdleMark = kSaveMark - 1;
+constexpr auto kLeaseTime = 3600s;     // others may be slow with the last units, or save; the master notices who hangs
+constexpr Step kPauseMark = ~Step{0};  // the step of a work item that means: a pause
+constexpr Step kIdleMark = kPauseMark - 1;
 
 std::size_t depth_for(Lane lanes) { return 2 * static_cast<std::size_t>(lanes); }
 
@@ -78,16 +78,21 @@ class LeasedStream final : public WorkStream {
     auto item = prefetcher_.next(Deadline::in(kLeaseTime));
     if (!item) return std::nullopt;
     StepWork work{.step = item->work.step, .lanes = {item->work.lane, 1}, .items = {}};
-    work.save = work.step == kSaveMark;
+    if (work.step == kPauseMark) {
+      const MutexLock lock(mutex_);
+      work.pause = true;
+      work.step = paused_ / sampler_->config().lanes;
+    }
     work.idle = work.step == kIdleMark;
     work.items.push_back(std::move(*item));
     return work;
   }
 
-  void saved() override {
+  void pass() override {
     {
       const MutexLock lock(mutex_);
-      saved_ = std::exchange(to_save_, 0);
+      passed_ = std::exchange(paused_, 0);
+      if (master_.rank() == 0) saved_ = passed_;
     }
     finished_some_.notify_all();
   }
@@ -127,9 +132,9 @@ class LeasedStream final : public WorkStream {
         held_.push_back(lease_);
         idle_ = false;
       }
-      if (reply.save && to_save_ == 0) {
-        to_save_ = reply.finished;
-        return data::Work{.step = kSaveMark, .lane = 0, .indices = {}};
+      if (reply.save && paused_ == 0 && passed_ != reply.finished) {
+        paused_ = reply.finished;
+        return data::Work{.step = kPauseMark, .lane = 0, .indices = {}};
       }
       if (lease_.count == 0 && held_.empty() && finished_.empty() && !std::exchange(idle_, true)) {
         return data::Work{.step = kIdleMark, .lane = 0, .indices = {}};
@@ -156,7 +161,7 @@ class LeasedStream final : public WorkStream {
     return {.finished = std::exchange(finished_, {}),
             .held = held_,
             .saved = std::exchange(saved_, 0),
-            .more = to_save_ == 0};  // else the training thread is about to save
+            .more = paused_ == 0};  // else the training thread makes use of the pause
   }
 
   std::shared_ptr<const data::Sampler> sampler_;
@@ -168,8 +173,9 @@ class LeasedStream final : public WorkStream {
   StoppableCondition finished_some_;
   std::vector<cluster::UnitRange> finished_ TRIREME_GUARDED_BY(mutex_);  // not yet reported
   std::vector<cluster::UnitRange> held_ TRIREME_GUARDED_BY(mutex_);      // leased, not yet reported as finished
-  std::uint64_t to_save_ TRIREME_GUARDED_BY(mutex_) = 0;  // units that the training thread was asked to save
-  std::uint64_t saved_ TRIREME_GUARDED_BY(mutex_) = 0;    // and has, not yet reported
+  std::uint64_t paused_ TRIREME_GUARDED_BY(mutex_) = 0;  // finished units at the pause that the training thread is in
+  std::uint64_t passed_ TRIREME_GUARDED_BY(mutex_) = 0;  // and at the last one that it was in
+  std::uint64_t saved_ TRIREME_GUARDED_BY(mutex_) = 0;   // the chief's: likewise, not yet reported
   data::Prefetcher prefetcher_;
 };
 

@@ -18,7 +18,8 @@ struct StepWork {
   Step step = 0;  ///< of the whole job: chooses samples, learning rate and random numbers
   LaneRange lanes;
   std::vector<data::Item> items;  ///< one per lane, in order
-  bool save = false;              ///< leased streams: nothing to compute; nobody is at work: save, then call `saved`
+  bool pause = false;             ///< leased streams: nobody is at work, on any worker, after `step` whole steps, until
+                                  ///< the chief calls `pass`; evaluate, save, and call it
   bool idle = false;              ///< leased streams: nothing to compute for now; others may be at work
 
   std::uint64_t samples() const;
@@ -35,8 +36,8 @@ class WorkStream {
   /// `work` is done and has taken effect; its buffers are used again.
   virtual void finish(StepWork work) = 0;
 
-  /// What was to be saved is.
-  virtual void saved() {}
+  /// This worker has made use of the pause; the chief's word ends it for all.
+  virtual void pass() {}
 
   /// The view has ended: tells the master what is finished, and gives back the rest. Nothing follows.
   virtual void close() {}

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "tensor/host_memory.h"
+#include "train/strategy/host_parameters.h"
 
 namespace trireme {
 namespace {
@@ -15,15 +16,24 @@ constexpr double kMostSamples = 1u << 24;  // up to here a float counts exactly
 
 std::size_t whole_lines(std::size_t floats) { return (floats + kLineFloats - 1) / kLineFloats * kLineFloats; }
 
+std::unique_ptr<OwnParameters> make_parameters(const torch::nn::Module& module, const AllReduceOptions& options) {
+  if (options.codec.kind == codec::Kind::kNone) return make_own_parameters(module, options.updates);
+  return std::make_unique<HostParameters>(module, options.updates);
+}
+
 }  // namespace
 
 AllReduce::AllReduce(JobSession& job, const Model& model, AllReduceOptions options)
     : job_(job),
       options_(std::move(options)),
       model_(model),
-      parameters_(*model.module, options_.updates),
-      buckets_(parameters_.elements(), {.bytes = options_.bucket_bytes}),
-      learners_(job.endpoint(), job.place().bits_per_second) {}
+      parameters_(make_parameters(*model.module, options_)),
+      buckets_(parameters_->elements(), {.bytes = options_.bucket_bytes}),
+      learners_(job.endpoint(), job.place().bits_per_second) {
+  if (!parameters_->on_device()) return;
+  device_sums_.emplace(bucket_floats(), parameters_->device());
+  lay_out(device_sums_->memory());
+}
 
 // ---- Learners: workers that are about to take part.
 
@@ -62,9 +72,9 @@ bool AllReduce::try_to_catch_up() {
 CatchUpClientOptions AllReduce::catch_up_options() {
   CatchUpClientOptions options;
   for (const NamedParameter& piece : tensors()) options.state.push_back(piece.tensor);
-  for (const std::size_t elements : parameters_.elements()) options.change_bytes += elements * sizeof(float);
+  for (const std::size_t elements : parameters_->elements()) options.change_bytes += elements * sizeof(float);
   for (const torch::Tensor& buffer : model_.module->buffers()) options.change_bytes += buffer.nbytes();
-  options.on_state = [this] { parameters_.copy_all_to_module(); };
+  options.on_state = [this] { parameters_->take_state(); };
   options.on_change = [this](const StepChange& change, Bytes bytes) { repeat(change, bytes); };
   return options;
 }
@@ -73,11 +83,15 @@ CatchUpClientOptions AllReduce::catch_up_options() {
 void AllReduce::repeat(const StepChange& change, Bytes gradients_and_buffers) {
   const std::byte* from = gradients_and_buffers.data();
   std::vector<std::span<const float>> sums;
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    sums.emplace_back(reinterpret_cast<const float*>(from), parameters_.elements()[i]);
+  for (std::size_t i = 0; i < parameters_->size(); ++i) {
+    sums.emplace_back(reinterpret_cast<const float*>(from), parameters_->elements()[i]);
     from += sums.back().size_bytes();
+    if (!device_sums_) continue;
+    device::copy_to_device(sums.back(), gradients_[i], device_sums_->device());
+    sums.back() = sums_[i];
   }
-  if (change.updated) parameters_.update(change.input, change.after.version - 1, sums);
+  if (change.updated) parameters_->update(change.input, change.after.version - 1, sums);
+  if (change.updated || change.left_out) parameters_->count(!change.left_out, change.after.version - 1);
   for (const torch::Tensor& buffer : model_.module->buffers()) {
     buffer.copy_(torch::from_blob(const_cast<std::byte*>(from), buffer.sizes(), buffer.scalar_type()));
     from += buffer.nbytes();
@@ -89,7 +103,12 @@ void AllReduce::update_learners(const StepChange& change) {
   if (learners_.any()) {
     std::vector<Bytes> parts;
     std::vector<torch::Tensor> buffers;  // kept until they are copied
-    for (const std::span<float> sums : gradients_) parts.push_back(std::as_bytes(sums));
+    std::vector<float> host(device_sums_ ? device_sums_->memory().size() : 0);
+    if (device_sums_) device::copy_to_host(device_sums_->memory(), host, device_sums_->device());
+    for (const std::span<float> sums : gradients_) {
+      const float* first = device_sums_ ? host.data() + (sums.data() - device_sums_->memory().data()) : sums.data();
+      parts.push_back(std::as_bytes(std::span(first, sums.size())));
+    }
     for (const torch::Tensor& buffer : model_.module->buffers()) {
       parts.push_back(bytes_of(buffers.emplace_back(on_host(buffer))));
     }
@@ -122,14 +141,14 @@ Step AllReduce::sync_state(const Restore& restore) {
   reductions_.clear();
   buffer_sync_.reset();
   reduce_ = {.lanes = job_.view().deal(options_.lanes)};
-  if (at_.fresh && ranks_->rank() == 0 && restore) {
-    if (const auto restored = restore(tensors(), /*initial=*/true)) at_ = *restored;
-    parameters_.copy_all_to_module();
+  if (at_.fresh && ranks_->rank() == 0 && restore.fill) {
+    if (const auto restored = restore.fill(tensors(), /*initial=*/true)) at_ = *restored;
+    parameters_->take_state();
   }
   const SyncResult synced = sync_to_furthest(*ranks_, at_, tensors());
   at_ = synced.at;
   at_.fresh = false;
-  if (synced.taken) parameters_.copy_all_to_module();
+  if (synced.taken) parameters_->take_state();
   allocate_buckets();
   buffer_sync_.emplace(*ranks_, *model_.module, options_.buffers, reduce_);
   log_info("group_formed", "formed a group with the other workers",
@@ -137,6 +156,7 @@ Step AllReduce::sync_state(const Restore& restore) {
             {"rank", ranks_->rank()},
             {"ranks", ranks_->size()},
             {"over", ranks_->transport()},
+            {"gradients", device_sums_ ? device_sums_->engine() : "host"},
             {"step", at_.version}});
   return at_.version;
 }
@@ -147,32 +167,43 @@ std::optional<TrainingState> AllReduce::state(const CheckpointRequest& request) 
 }
 
 std::vector<NamedParameter> AllReduce::tensors() {
-  std::vector<NamedParameter> all = parameters_.state();
+  std::vector<NamedParameter> all = parameters_->state();
   for (NamedParameter& piece : non_trainable_state(*model_.module)) all.push_back(std::move(piece));
   return all;
 }
 
-void AllReduce::allocate_buckets() {
+std::size_t AllReduce::bucket_floats() const {
   std::size_t total = 0;
   for (std::size_t bucket = 0; bucket < buckets_.count(); ++bucket) total += whole_lines(buckets_.elements(bucket));
-  memory_ = ranks_->allocate(total * sizeof(float));
+  return total;
+}
+
+void AllReduce::lay_out(std::span<float> memory) {
   bucket_memory_.clear();
-  auto* next = reinterpret_cast<float*>(memory_.get());
-  gradients_.resize(parameters_.size());
+  gradients_.resize(parameters_->size());
   for (std::size_t bucket = 0; bucket < buckets_.count(); ++bucket) {
-    const std::span<float> memory = bucket_memory_.emplace_back(next, buckets_.elements(bucket));
-    reductions_.emplace_back(*ranks_, options_.codec, memory.size(), reduce_);
+    const std::span<float> own = bucket_memory_.emplace_back(memory.first(buckets_.elements(bucket)));
     for (const std::uint32_t i : buckets_.members(bucket)) {
-      gradients_[i] = memory.subspan(buckets_.offset(i) - buckets_.first(bucket), parameters_.elements()[i]);
+      gradients_[i] = own.subspan(buckets_.offset(i) - buckets_.first(bucket), parameters_->elements()[i]);
     }
-    next += whole_lines(buckets_.elements(bucket));
+    memory = memory.subspan(whole_lines(buckets_.elements(bucket)));
   }
   sums_.assign(gradients_.begin(), gradients_.end());
 }
 
+void AllReduce::allocate_buckets() {
+  if (device_sums_) return device_sums_->connect(*ranks_, reduce_.lanes);
+  const std::size_t floats = bucket_floats();
+  memory_ = ranks_->allocate(floats * sizeof(float));
+  lay_out({reinterpret_cast<float*>(memory_.get()), floats});
+  for (const std::span<float> bucket : bucket_memory_) {
+    reductions_.emplace_back(*ranks_, options_.codec, bucket.size(), reduce_);
+  }
+}
+
 void AllReduce::begin(const StepInfo& info) {
   info_ = info;
-  parameters_.show_own();
+  parameters_->show_own();
   buckets_.begin();
   started_ = 0;
   message_ = {static_cast<float>(info.samples), info.stop ? 1.0f : 0.0f, info.regroup ? 1.0f : 0.0f};
@@ -184,6 +215,7 @@ void AllReduce::add(std::size_t i) {
   // In the order of buckets, not of their completion: that may differ between workers (an unused parameter, a lane
   // without samples), and operations are matched by their request.
   for (; started_ < buckets_.count() && buckets_.full(started_); ++started_) {
+    if (device_sums_) continue;  // all at once, in `finish`
     reductions_[started_].start(bucket_memory_[started_], mix_seed(at_.version, started_),
                                 fmt::format("bucket {}", started_));
   }
@@ -195,6 +227,7 @@ AllReduce::Message AllReduce::await_sums() {
   message_pending_.wait();
   const Message all = read_message();
   for (collective::CompressedReduce& reduction : reductions_) reduction.finish();
+  if (device_sums_) device_sums_->reduce();
   buffer_sync_->wait();
   return all;
 }
@@ -202,18 +235,22 @@ AllReduce::Message AllReduce::await_sums() {
 StepOutcome AllReduce::finish() {
   TRIREME_CHECK(started_ == buckets_.count(), "{} of {} buckets were filled", started_, buckets_.count());
   const Message all = await_sums();
-  const double factor = all.samples > 0 ? parameters_.clip_factor(sums_, all.samples, info_.step) : 1;
+  const bool any = all.samples > 0;  // else an empty last batch: a step, but nothing to learn from it
+  const bool updated = any && parameters_->counts(sums_);
+  optim::UpdateInput input{.step = at_.updates + (updated ? 1 : 0), .lr = info_.lr};
+  if (updated) parameters_->prepare(input, at_.version);
+  const double factor = updated ? parameters_->clip_factor(sums_, all.samples, info_.step) : 1;
   // From here on nothing depends on anybody else: the step is made, or (above) it is not.
   const ScopedSpan span(options_.spans, "update", info_.step);
-  optim::UpdateInput input{.step = at_.updates, .lr = info_.lr};
-  if (all.samples > 0) {  // else an empty last batch: a step, but nothing to learn from it
-    input.step = ++at_.updates;
+  at_.updates = input.step;
+  if (updated) {
     input.gradient_scale = factor / all.samples;
-    parameters_.update(input, at_.version, sums_);
+    parameters_->update(input, at_.version, sums_);
   }
+  if (any) parameters_->count(updated, info_.step);
   buffer_sync_->apply();
   ++at_.version;
-  update_learners({.after = at_, .updated = all.samples > 0, .input = input});
+  update_learners({.after = at_, .updated = updated, .left_out = any && !updated, .input = input});
   return {.oldest = at_.version, .newest = at_.version, .stop = all.stop, .regroup = all.regroup};
 }
 
@@ -225,20 +262,30 @@ AllReduce::Message AllReduce::read_message() const {
   return {.samples = samples, .stop = stop > 0, .regroup = regroup > 0};
 }
 
-void AllReduce::leave() { ranks_->run(collective::barrier()); }  // somebody may still read this worker's memory
+void AllReduce::leave() {  // somebody may still read this worker's memory
+  if (device_sums_) return device_sums_->leave();
+  ranks_->run(collective::barrier());
+}
 
 std::optional<Communication> AllReduce::communication() const {
   if (ranks_ == nullptr) return std::nullopt;  // a learner that never took part
   const collective::Traffic traffic = ranks_->traffic();
   Communication result{.wire_bytes = traffic.sent_bytes + traffic.shared_bytes};
   std::uint64_t gradient_bytes = 0;
-  for (std::size_t bucket = 0; bucket < reductions_.size(); ++bucket) {
-    gradient_bytes += bucket_memory_[bucket].size_bytes();
-    result.encode_seconds += reductions_[bucket].encode_seconds();
+  for (const std::span<float> bucket : bucket_memory_) gradient_bytes += bucket.size_bytes();
+  for (const collective::CompressedReduce& reduction : reductions_) {
+    result.encode_seconds += reduction.encode_seconds();
   }
   // What a rank has to give and to get for a sum: all but its own slice, twice (Patarasuk & Yuan 2009).
   result.plain_bytes = at_.version * gradient_bytes * 2 * (ranks_->size() - 1) / ranks_->size();
   return result;
+}
+
+std::optional<HeldBytes> AllReduce::held() const {
+  if (ranks_ == nullptr) return std::nullopt;
+  const std::uint64_t each = buckets_.elements() * sizeof(float);
+  return HeldBytes{
+      .parameters = each, .gradients = each, .optimizer = each * optim::state_floats(options_.updates.config)};
 }
 
 }  // namespace trireme

@@ -15,9 +15,10 @@
 #include "elastic/state_sync.h"
 #include "job/job_session.h"
 #include "tensor/buckets.h"
+#include "tensor/device_sums.h"
 #include "train/strategy/catch_up_client.h"
 #include "train/strategy/catch_up_server.h"
-#include "train/strategy/host_parameters.h"
+#include "train/strategy/own_parameters.h"
 
 namespace trireme {
 
@@ -38,26 +39,33 @@ struct AllReduceOptions {
 /// bits for any number of workers, and those of ParameterServer with bsp. With a codec that no longer holds: what a
 /// worker's encoding leaves out stays with that worker.
 ///
+/// On a GPU all of it stays there, where this build has kernels for it: gradients, their sums (DeviceSums, at the end
+/// of the step), the update. A codec needs the host's memory.
+///
 /// So when a worker is lost in the middle of a step, each of the others is before that step or after it, never in
 /// between: `sync_state` brings them to the same state again. A worker that comes later is a learner first: it gets a
 /// copy of the state, and then makes the others' steps on it until it takes part.
 class AllReduce final : public Strategy {
  public:
-  /// Talks to nobody yet. `job` outlives this object. Throws InvalidArgument as HostParameters.
+  /// Talks to nobody yet. `job` outlives this object. Throws InvalidArgument as OwnParameters.
   AllReduce(JobSession& job, const Model& model, AllReduceOptions options);
 
   void catch_up() override;
   Step sync_state(const Restore& restore) override;
   void begin(const StepInfo& info) override;
   std::span<float> gradient(std::size_t i) override { return gradients_[i]; }
+  bool on_device() const override { return device_sums_.has_value(); }
   void add(std::size_t i) override;
   std::optional<std::span<float>> buffer_sums() override { return buffer_sync_->sums(); }
+  float loss_scale() const override { return parameters_->loss_scale(); }
   StepOutcome finish() override;
-  void refresh() override { parameters_.show_averages(); }  // the parameters are always up to date
+  void refresh() override { parameters_->show_averages(); }  // the parameters are always up to date
   void leave() override;
   std::optional<TrainingState> state(const CheckpointRequest& request) override;
   void interrupt(const std::string& reason) override;
+  std::optional<optim::LossScale> adaptive_scale() const override { return parameters_->adaptive_scale(); }
   std::optional<Communication> communication() const override;
+  std::optional<HeldBytes> held() const override;
 
  private:
   /// What travels with the gradients: as they are, before the first bucket.
@@ -73,6 +81,8 @@ class AllReduce final : public Strategy {
   CatchUpClientOptions catch_up_options();
   void repeat(const StepChange& change, Bytes gradients_and_buffers);
   void update_learners(const StepChange& change);
+  std::size_t bucket_floats() const;
+  void lay_out(std::span<float> memory);
   void allocate_buckets();
   Message await_sums();
   Message read_message() const;
@@ -82,9 +92,10 @@ class AllReduce final : public Strategy {
   collective::Communicator* ranks_ = nullptr;  // the job's, from the first meeting on
   collective::ReduceOptions reduce_;
   Model model_;
-  HostParameters parameters_;
+  std::unique_ptr<OwnParameters> parameters_;
   Buckets buckets_;
-  std::shared_ptr<std::byte> memory_;            // of all buckets
+  std::optional<DeviceSums> device_sums_;        // where the buckets are on a GPU
+  std::shared_ptr<std::byte> memory_;            // of all buckets, where they are on the host
   std::vector<std::span<float>> bucket_memory_;  // by bucket
   std::vector<std::span<float>> gradients_;      // by parameter
   std::vector<std::span<const float>> sums_;     // the same, to read

@@ -126,6 +126,7 @@ void CatchUpClient::take_change(const CatchUpHeader& header) {
   receive(change);
   const StepChange step{.after = {.fresh = false, .version = header.version, .updates = header.updates},
                         .updated = header.updates > at_->updates,
+                        .left_out = header.left_out != 0,
                         .input = {.step = header.updates, .lr = header.lr, .gradient_scale = header.gradient_scale}};
   options_.on_change(step, change);
 }

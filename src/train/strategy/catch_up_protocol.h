@@ -12,7 +12,8 @@ namespace trireme {
 /// enough to make the same step on a copy of the state.
 struct StepChange {
   Position after;
-  bool updated = true;       ///< false: the step had no samples, the parameters stay as they were
+  bool updated = true;       ///< false: the step had no samples, or is left out; the parameters stay as they were
+  bool left_out = false;     ///< its gradient was not finite: the loss scale shrinks
   optim::UpdateInput input;  ///< for every parameter
 };
 
@@ -33,7 +34,8 @@ struct CatchUpHeader {
   std::uint64_t updates = 0;  ///< likewise
   double lr = 0;
   double gradient_scale = 0;
-  std::uint64_t bytes = 0;  ///< that follow
+  std::uint64_t left_out = 0;  ///< StepChange::left_out
+  std::uint64_t bytes = 0;     ///< that follow
 };
 static_assert(std::is_trivially_copyable_v<CatchUpHeader>);
 

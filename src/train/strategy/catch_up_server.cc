@@ -172,7 +172,8 @@ void CatchUpServer::add(const StepChange& change, const std::vector<Bytes>& grad
                                      .version = change.after.version,
                                      .updates = change.after.updates,
                                      .lr = change.input.lr,
-                                     .gradient_scale = change.input.gradient_scale},
+                                     .gradient_scale = change.input.gradient_scale,
+                                     .left_out = change.left_out ? 1u : 0u},
                                     gradients_and_buffers);
   for (const auto& feed : feeds_) feed->add(message);
 }

@@ -54,14 +54,14 @@ Step LocalSgd::sync_state(const Restore& restore) {
     std::ranges::copy(agreed_[i], parameters_.values(i).begin());
     total += parameters_.values(i).size() + parameters_.average(i).size();
   }
-  if (agreed_at_.fresh && ranks_.rank() == 0 && restore) {
-    if (const auto restored = restore(state({})->tensors, /*initial=*/true)) agreed_at_ = *restored;
+  if (agreed_at_.fresh && ranks_.rank() == 0 && restore.fill) {
+    if (const auto restored = restore.fill(state({})->tensors, /*initial=*/true)) agreed_at_ = *restored;
   }
   const SyncResult synced = sync_to_furthest(ranks_, agreed_at_, state({})->tensors);
   agreed_at_ = synced.at;
   agreed_at_.fresh = false;
   at_ = agreed_at_;
-  parameters_.copy_all_to_module();
+  parameters_.take_state();
   for (std::size_t i = 0; i < parameters_.size(); ++i) std::ranges::copy(parameters_.values(i), agreed_[i].begin());
   if (options_.buffers == BufferPolicy::kAverage) total += buffers_.mean_floats();
   total += 2;  // the wishes to stop and to regroup
@@ -115,6 +115,9 @@ StepOutcome LocalSgd::finish() {
 void LocalSgd::take_own_step() {
   const ScopedSpan span(options_.spans, "update", info_.step);
   if (info_.samples <= 0) return;  // an empty last batch: a step, but nothing to learn from it
+  const bool finite = parameters_.counts(sums_);
+  parameters_.count(finite, info_.step);
+  if (!finite) return;
   const double factor = parameters_.clip_factor(sums_, info_.samples, info_.step);
   const optim::UpdateInput input{.step = ++at_.updates, .lr = info_.lr, .gradient_scale = factor / info_.samples};
   parameters_.update(input, pruning_step(), sums_);

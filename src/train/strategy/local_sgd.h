@@ -42,6 +42,8 @@ class LocalSgd final : public Strategy {
   void begin(const StepInfo& info) override;
   std::span<float> gradient(std::size_t i) override { return gradients_[i]; }
   void add(std::size_t /*i*/) override {}
+  float loss_scale() const override { return parameters_.loss_scale(); }
+  std::optional<optim::LossScale> adaptive_scale() const override { return parameters_.adaptive_scale(); }
   StepOutcome finish() override;
 
   /// Shows what all agreed on when they met last, until the next step begins, which goes on from this worker's own.

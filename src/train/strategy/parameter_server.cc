@@ -1,6 +1,7 @@
 #include "train/strategy/parameter_server.h"
 
 #include <algorithm>
+#include <cmath>
 #include <thread>
 
 #include "base/error.h"
@@ -17,7 +18,11 @@ constexpr auto kRestoreTime = 600s;  // the chief reads a checkpoint; the master
 }  // namespace
 
 ParameterServer::ParameterServer(JobSession& job, const Model& model, ParameterServerOptions options)
-    : job_(job), options_(std::move(options)), model_(model), buffers_(*model.module, options_.buffers) {
+    : job_(job),
+      options_(std::move(options)),
+      model_(model),
+      buffers_(*model.module, options_.buffers),
+      loss_scale_(optim::first_scale(options_.updates.loss_scale).floats()) {
   std::vector<std::size_t> elements;
   for (const NamedParameter& parameter : trainable_parameters(*model.module)) {
     if (parameter.tensor.scalar_type() != torch::kFloat32) {
@@ -97,11 +102,18 @@ void ParameterServer::enter_view() {
                         .decay = rules_[i].decay});
     }
     if (buffers_.any()) tables.push_back({.name = "buffers", .elements = buffers_.floats(), .sums = true});
+    if (scales()) {
+      tables.push_back({.name = std::string(optim::kLossScaleTensor),
+                        .elements = loss_scale_.size(),
+                        .sums = true,
+                        .scale_growth = options_.updates.loss_scale.growth_every});
+    }
     client_->open(std::move(tables), {.update = options_.updates.config,
                                       .consistency = options_.consistency,
                                       .codec = options_.codec,
                                       .checkpoint_every = options_.checkpoint_every,
-                                      .clip_norm = clips_itself() ? 0 : options_.updates.clip_norm});
+                                      .clip_norm = judges_itself() ? 0 : options_.updates.clip_norm,
+                                      .skips = scales() && !judges_itself()});
   }
   if (!std::exchange(adopted_, true)) adopt_memory();
 }
@@ -115,6 +127,7 @@ void ParameterServer::adopt_memory() {
     if (parameters_[i].tensor.is_cpu()) parameters_[i].tensor.set_data(host);
   }
   if (buffers_.any()) buffers_.put(client_->parameters(buffer_table()));
+  if (scales()) std::ranges::copy(loss_scale_, client_->parameters(scale_table()).begin());
 }
 
 /// The chief gives the servers what they are to hold: a checkpoint, or the initial values.
@@ -125,7 +138,8 @@ void ParameterServer::provide(const Restore& restore, bool untouched) {
       std::ranges::copy(client_->parameters(i), state.tables[i].parameters.begin());
     }
   }
-  const auto restored = restore ? restore(tensors_of(state), /*initial=*/at_.fresh) : std::nullopt;
+  if (scales()) std::ranges::copy(loss_scale_, state.tables[scale_table()].parameters.begin());
+  const auto restored = restore.fill ? restore.fill(tensors_of(state), /*initial=*/at_.fresh) : std::nullopt;
   if (!restored && !at_.fresh) {
     fail<InvalidArgument>(
         "the parameters are lost: no server that held them is left, and there is no checkpoint to go back to; two "
@@ -170,6 +184,10 @@ Step ParameterServer::complete_step(Step oldest, const Restore& restore) {
   log_warn("step_interrupted", "a step was interrupted halfway", {{"version", oldest}, {"own", at_.version}});
   std::vector<NamedParameter> here;
   for (std::size_t i = 0; i < parameters_.size(); ++i) here.push_back({parameters_[i].name, host_view(i)});
+  if (scales()) {
+    const std::span<float> scale = client_->parameters(scale_table());
+    here.push_back({"loss scale", torch::from_blob(scale.data(), {static_cast<std::int64_t>(scale.size())})});
+  }
   collective::Communicator& ranks = job_.ranks();
   const SyncResult synced = sync_to_furthest(ranks, at_, here);
   Step version = synced.at.version;
@@ -204,21 +222,39 @@ void ParameterServer::announce_pruning() {
   for (std::uint32_t i = 0; i < parameters_.size(); ++i) {
     magnitudes.push_back(prune_below(options_.updates, rules_[i], step, client_->parameters(i)));
   }
-  if (buffers_.any()) magnitudes.push_back(0);
+  magnitudes.resize(scale_table() + (scales() ? 1 : 0), 0.0);
   if (std::ranges::any_of(magnitudes, [](double magnitude) { return magnitude > 0; })) {
     client_->prune_below(std::move(magnitudes));
   }
 }
 
-/// In ssp and asp each worker's gradient is an update of its own, whose norm the worker knows.
-void ParameterServer::clip_own() {
+/// Clips this worker's own gradient, or lets it count for no samples, and pushes it.
+void ParameterServer::push_own() {
   ExactSum squares;
   for (std::uint32_t i = 0; i < parameters_.size(); ++i) add_squares(client_->gradients(i), squares);
-  const double factor = optim::clip_factor(squares, info_.samples, options_.updates.clip_norm, info_.step);
+  const bool finite = !scales() || std::isfinite(squares.value());
+  const double clip_norm = finite ? options_.updates.clip_norm : 0;
+  const double factor = clip_norm > 0 ? optim::clip_factor(squares, info_.samples, clip_norm, info_.step) : 1;
   for (std::uint32_t i = 0; factor < 1 && i < parameters_.size(); ++i) {
     for (float& value : client_->gradients(i)) value *= static_cast<float>(factor);
   }
-  for (std::size_t bucket = 0; bucket < buckets_.count(); ++bucket) client_->push(buckets_.members(bucket), info_);
+  StepInfo info = info_;
+  if (!finite) info.samples = 0;
+  for (std::size_t bucket = 0; bucket < buckets_.count(); ++bucket) client_->push(buckets_.members(bucket), info);
+  if (scales()) client_->gradients(scale_table()).front() = finite ? 0.0f : 1.0f;
+}
+
+/// From now on this is the scale.
+void ParameterServer::show_scale(std::span<const float> table) {
+  const optim::LossScale before = optim::LossScale::from(loss_scale_);
+  const optim::LossScale after = optim::LossScale::from(table);
+  if (after.skipped > before.skipped) log_step_left_out(after, info_.step);
+  optim::check_useful(after, info_.step);
+  loss_scale_ = after.floats();
+}
+
+std::optional<optim::LossScale> ParameterServer::adaptive_scale() const {
+  return scales() ? std::optional(optim::LossScale::from(loss_scale_)) : std::nullopt;
 }
 
 std::span<float> ParameterServer::gradient(std::size_t i) { return client_->gradients(static_cast<std::uint32_t>(i)); }
@@ -226,7 +262,7 @@ std::span<float> ParameterServer::gradient(std::size_t i) { return client_->grad
 void ParameterServer::add(std::size_t i) {
   buckets_.add(i);
   const std::size_t bucket = buckets_.bucket_of(i);
-  if (buckets_.full(bucket) && !clips_itself()) client_->push(buckets_.members(bucket), info_);
+  if (buckets_.full(bucket) && !judges_itself()) client_->push(buckets_.members(bucket), info_);
 }
 
 std::optional<std::span<float>> ParameterServer::buffer_sums() {
@@ -234,12 +270,13 @@ std::optional<std::span<float>> ParameterServer::buffer_sums() {
 }
 
 StepOutcome ParameterServer::finish() {
-  if (clips_itself()) clip_own();
+  if (judges_itself()) push_own();
   if (buffers_.any()) {
     const bool first = info_.lanes.first == 0 || !options_.consistency.synchronous();
     buffers_.add(client_->gradients(buffer_table()), info_.lanes.count, first);
     client_->push(std::vector{buffer_table()}, info_);
   }
+  if (scales()) client_->push(std::vector{scale_table()}, info_);
   StepOutcome outcome = client_->finish();
   take_parameters();
   at_.version = outcome.newest;
@@ -287,6 +324,7 @@ void ParameterServer::take_parameters() {
     }
   }
   if (buffers_.any()) buffers_.take(client_->parameters(buffer_table()));
+  if (scales()) show_scale(client_->parameters(scale_table()));
 }
 
 /// Otherwise a worker that is ahead of this one would be held back by the servers, while this one waits for the units
@@ -334,7 +372,7 @@ std::optional<TrainingState> ParameterServer::save_on_servers(Step version, cons
     return std::nullopt;
   }
   return TrainingState{.at = {.fresh = false, .version = steps_of(version), .updates = outcome.updates},
-                       .tensors = non_trainable_state(*model_.module),
+                       .tensors = tensors_here(),
                        .same_everywhere = false,
                        .elsewhere = tensors_elsewhere(),
                        .other_parts = outcome.parts};
@@ -378,7 +416,28 @@ std::vector<NamedParameter> ParameterServer::tensors_of(ps::TablesState& state) 
     }
   }
   for (NamedParameter& piece : non_trainable_state(*model_.module)) all.push_back(std::move(piece));
+  if (scales()) {
+    all.push_back({std::string(optim::kLossScaleTensor),
+                   torch::from_blob(state.tables[scale_table()].parameters.data(), {optim::LossScale::kFloats})});
+  }
   return all;
+}
+
+/// What the servers do not save.
+std::vector<NamedParameter> ParameterServer::tensors_here() {
+  std::vector<NamedParameter> all = non_trainable_state(*model_.module);
+  if (scales()) {
+    all.push_back(
+        {std::string(optim::kLossScaleTensor), torch::from_blob(loss_scale_.data(), {optim::LossScale::kFloats})});
+  }
+  return all;
+}
+
+std::optional<HeldBytes> ParameterServer::held() const {
+  if (!adopted_) return std::nullopt;
+  std::uint64_t bytes = 0;
+  for (const NamedParameter& parameter : parameters_) bytes += parameter.tensor.nbytes();
+  return HeldBytes{.parameters = bytes, .gradients = bytes};  // the optimizer's state is the servers'
 }
 
 std::optional<Communication> ParameterServer::communication() const {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <memory>
 #include <vector>
 
@@ -48,6 +49,8 @@ class ParameterServer final : public Strategy {
   std::span<float> gradient(std::size_t i) override;
   void add(std::size_t i) override;
   std::optional<std::span<float>> buffer_sums() override;
+  float loss_scale() const override { return loss_scale_[0]; }
+  std::optional<optim::LossScale> adaptive_scale() const override;
   StepOutcome finish() override;
   void refresh() override;
   void pause() override;
@@ -55,6 +58,7 @@ class ParameterServer final : public Strategy {
   std::optional<TrainingState> state(const CheckpointRequest& request) override;
   void interrupt(const std::string& reason) override;
   std::optional<Communication> communication() const override;
+  std::optional<HeldBytes> held() const override;
 
  private:
   void enter_view();
@@ -68,14 +72,21 @@ class ParameterServer final : public Strategy {
   std::optional<TrainingState> fetch_state(Step version);
   std::vector<NamedParameter> tensors_of(ps::TablesState& state) const;
   std::vector<NamedParameter> tensors_elsewhere() const;
+  std::vector<NamedParameter> tensors_here();
   Step steps_of(Step version) const { return ps::steps_of(options_.consistency, options_.lanes, version); }
   void take_parameters();
   void show_averages();
   void announce_pruning();
-  void clip_own();
-  bool clips_itself() const { return options_.updates.clip_norm > 0 && !options_.consistency.synchronous(); }
+  void push_own();
+  void show_scale(std::span<const float> table);
+  bool scales() const { return options_.updates.loss_scale.dynamic; }
+  /// In ssp and asp each worker's gradient is an update of its own, which it looks at before it leaves.
+  bool judges_itself() const {
+    return (options_.updates.clip_norm > 0 || scales()) && !options_.consistency.synchronous();
+  }
   torch::Tensor host_view(std::size_t i);
-  std::uint32_t buffer_table() const { return static_cast<std::uint32_t>(parameters_.size()); }  // the last one
+  std::uint32_t buffer_table() const { return static_cast<std::uint32_t>(parameters_.size()); }  // behind the others
+  std::uint32_t scale_table() const { return buffer_table() + (buffers_.any() ? 1 : 0); }        // the last one
 
   JobSession& job_;
   ParameterServerOptions options_;
@@ -85,11 +96,12 @@ class ParameterServer final : public Strategy {
   std::vector<ParameterRule> rules_;        // of these
   Buckets buckets_;                         // of parameters (tables)
   StepInfo info_;
-  Position at_;            // of the parameters that are here
-  bool opened_ = false;    // the tables: also if that failed half-way
-  bool adopted_ = false;   // the module's parameters lie in the client's memory
-  ps::TablesState state_;  // of the last checkpoint, while it is copied
-  Mutex mutex_;            // for interrupt; only the training thread sets the client
+  std::array<float, optim::LossScale::kFloats> loss_scale_;  // what the servers hold, where it adapts
+  Position at_;                                              // of the parameters that are here
+  bool opened_ = false;                                      // the tables: also if that failed half-way
+  bool adopted_ = false;                                     // the module's parameters lie in the client's memory
+  ps::TablesState state_;                                    // of the last checkpoint, while it is copied
+  Mutex mutex_;                                              // for interrupt; only the training thread sets the client
   std::unique_ptr<ps::Client> client_;
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "optim/pruning.h"
 
 namespace trireme {
@@ -52,11 +53,23 @@ void freeze(torch::nn::Module& module, const std::vector<optim::ParameterGroup>&
   }
 }
 
+void freeze_here(torch::nn::Module& module, const std::vector<optim::ParameterGroup>& groups) {
+  for (const auto& item : module.named_parameters()) {
+    const auto group = group_of(groups, item.key(), item.value());
+    if (group != groups.end() && group->frozen) item.value().requires_grad_(false);
+  }
+}
+
 double prune_below(const ParameterUpdates& updates, const ParameterRule& rule, Step step,
                    std::span<const float> values) {
   if (!rule.prunable) return 0;
   const std::optional<double> sparsity = optim::sparsity_at(updates.prune, step);
   return sparsity ? optim::prune_threshold(values, *sparsity) : 0;
+}
+
+void log_step_left_out(const optim::LossScale& after, Step step) {
+  log_info("step_left_out", "left out a step whose gradient was not finite",
+           {{"step", step}, {"loss_scale", after.scale}, {"left_out", after.skipped}});
 }
 
 double sparsity_of(const torch::nn::Module& module) {

@@ -7,6 +7,8 @@
 #include "trireme/model.h"
 #include "trireme/optimizer.h"
 
+#include "optim/loss_scale.h"
+
 namespace trireme {
 
 /// How the parameters of a model are updated, in whatever strategy.
@@ -15,6 +17,7 @@ struct ParameterUpdates {
   std::vector<optim::ParameterGroup> groups = {};
   double clip_norm = 0;            ///< the mean gradient of an update is at most so long; 0 = any length
   optim::PruneOptions prune = {};  ///< if `config.prunes`
+  optim::LossScaleOptions loss_scale = {};
 };
 
 /// What is peculiar to one parameter.
@@ -30,9 +33,15 @@ ParameterRule rule_of(const ParameterUpdates& updates, const NamedParameter& par
 /// Makes the parameters of groups that are frozen need no gradient. Throws InvalidArgument if a group matches nothing.
 void freeze(torch::nn::Module& module, const std::vector<optim::ParameterGroup>& groups);
 
+/// The same for a part of a model: what matches nothing here may match elsewhere.
+void freeze_here(torch::nn::Module& module, const std::vector<optim::ParameterGroup>& groups);
+
 /// Returns the magnitude below which the parameter is pruned in `step`, by its present values; 0 = it is not.
 double prune_below(const ParameterUpdates& updates, const ParameterRule& rule, Step step,
                    std::span<const float> values);
+
+/// Says that `step` was left out because its gradient was not finite.
+void log_step_left_out(const optim::LossScale& after, Step step);
 
 /// Returns which share of the parameters that can be pruned is zero.
 double sparsity_of(const torch::nn::Module& module);

@@ -9,8 +9,12 @@
 #include "trireme/trainer.h"
 
 #include "base/step.h"
+#include "checkpoint/checkpoint.h"
 #include "elastic/training_state.h"
+#include "optim/loss_scale.h"
 #include "train/compute/gradient_sink.h"
+#include "train/compute/step_computer.h"
+#include "train/evaluator.h"
 
 namespace trireme {
 
@@ -22,9 +26,21 @@ struct CheckpointRequest {
   std::uint64_t bytes_per_second = 0;
 };
 
-/// Fills `state` from the newest checkpoint and returns where that was made; nullopt if there is none. Where
-/// `initial`, `state` holds the values that training begins with, if nothing is restored.
-using Restore = std::function<std::optional<Position>(const std::vector<NamedParameter>& state, bool initial)>;
+/// A checkpoint that a run goes on from.
+struct OpenedState {
+  Position at;
+  checkpoint::Checkpoint saved;  ///< sound: all of it was read once
+};
+
+/// How a strategy gets what a run goes on from, on the chief. Where `initial`, nothing was trained yet: what the
+/// strategy has are the values that training begins with, if nothing is restored. Each may be null.
+struct Restore {
+  /// Fills `state` from the newest checkpoint and returns where that was made; nullopt if there is none.
+  std::function<std::optional<Position>(const std::vector<NamedParameter>& state, bool initial)> fill = {};
+
+  /// Opens that checkpoint, for a state that no worker holds all of.
+  std::function<std::optional<OpenedState>(bool initial)> open = {};
+};
 
 /// How gradients become one update of the parameters: parameter servers, all-reduce, ... It takes over the parameters
 /// of the model that it is made for: they live where the strategy wants them.
@@ -43,6 +59,17 @@ class Strategy : public GradientSink {
   /// collective call. Returns the step to go on with. Throws PeerLost, Timeout, StaleView.
   virtual Step sync_state(const Restore& restore) = 0;
 
+  /// Returns which lanes each worker of the present view computes, by rank, where the strategy has its own mind about
+  /// that; after `sync_state`.
+  virtual std::optional<std::vector<LaneRange>> deal() const { return std::nullopt; }
+
+  /// Returns what computes the gradients, where the strategy knows of another model than it was made for; null: the
+  /// caller does. After `sync_state`, until the next.
+  virtual StepComputer* computer() { return nullptr; }
+
+  /// Returns whether this worker speaks for the lanes it computes: false where another one computes them, too.
+  virtual bool reports() const { return true; }
+
   /// Begins a step: what `info` says travels with its gradients. Called once per step, after `sync_state` or the
   /// `finish` of the step before; a step that threw is begun again after the next `sync_state`. Does not wait for
   /// peers. Throws PeerLost if the view is broken already.
@@ -59,6 +86,13 @@ class Strategy : public GradientSink {
   /// This worker has no work for now: until its next step nobody waits for it. Throws PeerLost, Timeout, StaleView.
   virtual void pause() {}
 
+  /// Changes how all workers evaluate together, where they do not each have the whole model.
+  virtual void place_evaluation(EvaluationPlace& /*place*/) {}
+
+  /// After all steps and evaluations, by all workers: the chief's module becomes the whole model. A collective call.
+  /// Returns the chief's model where that is another one than the strategy was made for.
+  virtual std::optional<Model> collect() { return std::nullopt; }
+
   /// This worker contributes no more. In synchronous modes all workers call it after the same step, and it may be a
   /// collective call. Throws PeerLost, Timeout, StaleView.
   virtual void leave() = 0;
@@ -72,8 +106,14 @@ class Strategy : public GradientSink {
   /// does not block.
   virtual void interrupt(const std::string& reason) = 0;
 
+  /// Returns the loss scale, if it is one that adapts, as this worker last knew it; nullopt otherwise.
+  virtual std::optional<optim::LossScale> adaptive_scale() const { return std::nullopt; }
+
   /// Returns what this worker has moved so far; nullopt if it never took part.
   virtual std::optional<Communication> communication() const = 0;
+
+  /// Returns what this worker holds for the parameters; nullopt if it never took part, or others hold some of it.
+  virtual std::optional<HeldBytes> held() const { return std::nullopt; }
 };
 
 }  // namespace trireme

@@ -44,7 +44,7 @@ TEST(FixedStream, GivesTheSameLanesOfEveryStepInOrder) {
     EXPECT_EQ(work->step, step);
     EXPECT_THAT(lanes_of(*work), ElementsAre(1, 2));
     EXPECT_EQ(work->samples(), 2 * kStreamBatch / kStreamLanes);
-    EXPECT_FALSE(work->save);
+    EXPECT_FALSE(work->pause);
     stream->finish(std::move(*work));
   }
   EXPECT_FALSE(stream->next(6));
@@ -192,9 +192,10 @@ TEST_F(LeasedStreamTest, ChiefSavesWhenNoUnitIsInProgress) {
   for (Step step = 0;; ++step) {
     auto next = work->next(step);
     if (!next) break;
-    if (next->save) {
+    if (next->pause) {
+      EXPECT_EQ(next->step, 2u);
       ++saves;
-      work->saved();
+      work->pass();
       continue;
     }
     if (next->idle) continue;

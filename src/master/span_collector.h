@@ -1,0 +1,40 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+
+#include "trireme/deadline.h"
+
+#include "cluster/span_report.h"
+
+namespace trireme::master {
+
+/// Collects what the members recorded of their last steps, for somebody who asked. A value; the master's lock guards
+/// it.
+class SpanCollector {
+ public:
+  using Time = Deadline::Clock::time_point;
+
+  /// Asks `members`, by name, and returns the number of the request. The same one if a request for as many steps is not
+  /// answered by all yet and is not older than a second; else the request before is forgotten.
+  std::uint64_t ask(Step steps, std::map<cluster::MemberId, std::string> members, Time now);
+
+  /// Returns what to ask a member with its next heartbeat; nullopt if it has answered, or need not.
+  std::optional<std::pair<std::uint64_t, Step>> wanted(cluster::MemberId member) const;
+
+  /// Adds an answer; ignores one that nobody waits for.
+  void add(cluster::SpanReport report);
+
+  /// `known` is false if that is not the last request.
+  cluster::RecordedReply reply(const cluster::RecordedQuery& query) const;
+
+ private:
+  std::uint64_t request_ = 0;  // 0 = none yet
+  Step steps_ = 0;
+  Time asked_{};
+  std::map<cluster::MemberId, std::string> waiting_;  // have not answered
+  std::vector<cluster::SpanReport> reports_;
+};
+
+}  // namespace trireme::master

@@ -1,0 +1,54 @@
+#include "master/span_collector.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace trireme::master {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+const SpanCollector::Time kAskedAt{};
+
+TEST(SpanCollector, AsksEachMemberOnceAndNamesThoseThatDoNotAnswer) {
+  SpanCollector collector;
+  EXPECT_FALSE(collector.wanted(1).has_value());
+  const std::uint64_t request = collector.ask(3, {{1, "worker 0"}, {2, "server 0"}}, kAskedAt);
+  EXPECT_EQ(collector.wanted(1), std::pair(request, Step{3}));
+  EXPECT_FALSE(collector.wanted(5).has_value()) << "it came later";
+  collector.add({.member = 1, .request = request, .process = "worker 0"});
+  collector.add({.member = 1, .request = request, .process = "again"});
+  EXPECT_FALSE(collector.wanted(1).has_value());
+  const cluster::RecordedReply reply = collector.reply({.request = request, .index = 0});
+  EXPECT_TRUE(reply.known);
+  EXPECT_EQ(reply.answers, 1u);
+  EXPECT_EQ(reply.report.process, "worker 0");
+  EXPECT_THAT(reply.missing, ElementsAre("server 0"));
+}
+
+TEST(SpanCollector, ALaterRequestReplacesAnEarlierOne) {
+  SpanCollector collector;
+  const std::uint64_t first = collector.ask(3, {{1, "worker 0"}}, kAskedAt);
+  EXPECT_EQ(collector.ask(3, {{1, "worker 0"}}, kAskedAt + 100ms), first) << "the same question";
+  const std::uint64_t second = collector.ask(3, {{1, "worker 0"}}, kAskedAt + 2s);
+  EXPECT_GT(second, first);
+  collector.add({.member = 1, .request = first});
+  EXPECT_FALSE(collector.reply({.request = first}).known);
+  EXPECT_EQ(collector.reply({.request = second}).answers, 0u);
+  EXPECT_FALSE(SpanCollector().reply({.request = 0}).known);
+}
+
+TEST(CollectSpans, AsksForOneAfterTheOther) {
+  SpanCollector collector;
+  const std::uint64_t request = collector.ask(3, {{1, "worker 0"}, {2, "worker 1"}}, kAskedAt);
+  collector.add({.member = 1, .request = request, .process = "worker 0"});
+  collector.add({.member = 2, .request = request, .process = "worker 1"});
+  const auto all = cluster::collect_spans(request, [&](const auto& query) { return collector.reply(query); });
+  ASSERT_EQ(all.reports.size(), 2u);
+  EXPECT_EQ(all.reports[1].process, "worker 1");
+  EXPECT_THAT(all.missing, IsEmpty());
+}
+
+}  // namespace
+}  // namespace trireme::master
