@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -20,6 +21,16 @@ struct RecordedSpan {
   bool overlaps = false;          ///< see Span::overlaps
 
   bool operator==(const RecordedSpan&) const = default;
+};
+
+/// `count` steps up to `until`. Processes that are asked one after the other tell of the same steps by it.
+struct WantedSteps {
+  static constexpr Step kNewest = std::numeric_limits<Step>::max();
+
+  Step count = 5;
+  Step until = kNewest;
+
+  bool operator==(const WantedSteps&) const = default;
 };
 
 /// What one process did during its last steps.

@@ -148,7 +148,7 @@ Ending take_part(ps::Server& server, const cluster::JobEnvironment& place, const
              return cluster::ShardReports{status.view, status.replicas};
            },
        .on_regroup = [&](View, cluster::Regroup, const std::string&) { end({.expelled = true}); }});
-  member.tell_spans([&spans](Step steps) { return spans.last_steps(steps); });
+  member.tell_spans([&spans](const WantedSteps& wanted) { return spans.last_steps(wanted); });
   launch::SignalWatcher signals;  // until there is a view, signals end the process at once
   if (member.hang_after().count() > 0) server.set_silent_after(member.hang_after() + cluster::kMasterFirst);
   const cluster::ViewInfo view = member.view();

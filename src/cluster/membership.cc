@@ -263,7 +263,7 @@ void Membership::tell_activity(std::function<Activity()> activity) {
   activity_ = std::move(activity);
 }
 
-void Membership::tell_spans(std::function<Recording(Step steps)> recording) {
+void Membership::tell_spans(std::function<Recording(const WantedSteps&)> recording) {
   const MutexLock lock(mutex_);
   recording_ = std::move(recording);
 }
@@ -388,13 +388,13 @@ void Membership::take_rows(const HeartbeatReply& reply) {
 }
 
 void Membership::send_spans(MemberId self, const HeartbeatReply& reply) {
-  std::function<Recording(Step steps)> recording;
+  std::function<Recording(const WantedSteps&)> recording;
   {
     const MutexLock lock(mutex_);
     recording = recording_;
   }
   SpanReport report{.member = self, .request = reply.record, .clock = clock_.at(clock_now())};
-  if (recording) report.recording = recording(reply.record_steps);
+  if (recording) report.recording = recording({.count = reply.record_steps, .until = reply.record_until});
   try {
     ask<Done>(kSpans, report, Deadline::in(master_patience()), "the spans of the last steps");
   } catch (const Timeout& problem) {  // the next heartbeat finds another master, or none

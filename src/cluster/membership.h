@@ -102,7 +102,7 @@ class Membership {
 
   /// From now on the master gets what this process did in its last steps, when somebody asks for it. `recording` is
   /// called on the heartbeat's thread.
-  void tell_spans(std::function<Recording(Step steps)> recording);
+  void tell_spans(std::function<Recording(const WantedSteps&)> recording);
 
   /// The chief has the rows up to `step` from before, and wants the later ones. If training has gone back to a
   /// checkpoint, that was in view `back_in`.
@@ -171,7 +171,7 @@ class Membership {
   std::string launch_ TRIREME_GUARDED_BY(mutex_);
   WorkDone unreported_ TRIREME_GUARDED_BY(mutex_);
   std::function<Activity()> activity_ TRIREME_GUARDED_BY(mutex_);
-  std::function<Recording(Step steps)> recording_ TRIREME_GUARDED_BY(mutex_);
+  std::function<Recording(const WantedSteps&)> recording_ TRIREME_GUARDED_BY(mutex_);
   RowsTaken rows_ TRIREME_GUARDED_BY(mutex_);       // of the chief
   Step rows_taken_ TRIREME_GUARDED_BY(mutex_) = 0;  // by the chief, as the master says
   std::pair<View, Regroup> regroup_told_ TRIREME_GUARDED_BY(beat_mutex_){0, Regroup::kNo};

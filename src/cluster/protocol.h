@@ -258,10 +258,11 @@ struct HeartbeatReply {
   std::vector<MemberInfo> apart;  ///< did not answer this process, or it them: to be tried again
   std::string clock_id = {};      ///< own_clock_id() of the master
   std::int64_t clock = 0;         ///< clock_now() of the master, when it answered
-  std::uint64_t record = 0;       ///< not 0: send the spans of the last `record_steps` steps, for this request
+  std::uint64_t record = 0;       ///< not 0: send the spans of `record_steps` steps up to `record_until`
   Step record_steps = 0;
+  Step record_until = WantedSteps::kNewest;
   NLOHMANN_DEFINE_TYPE_INTRUSIVE(HeartbeatReply, stop, over, abort, view, regroup, reason, expelled, leading, rows,
-                                 rows_taken, apart, clock_id, clock, record, record_steps)
+                                 rows_taken, apart, clock_id, clock, record, record_steps, record_until)
 };
 
 /// Units [first, first + count).

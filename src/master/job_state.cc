@@ -235,7 +235,11 @@ cluster::HeartbeatReply JobState::heartbeat(Time now, std::uint64_t session, con
   if (beat.load.cores > 0) member->load = beat.load;
   for (const cluster::MemberId other : beat.reached) note_reached(*member, other);
   reply.apart = to_try(*member);
-  if (const auto wanted = spans_.wanted(beat.member)) std::tie(reply.record, reply.record_steps) = *wanted;
+  if (const auto steps = spans_.wanted(beat.member)) {
+    reply.record = spans_.request();
+    reply.record_steps = steps->count;
+    reply.record_until = steps->until;
+  }
   if (member->state.role == cluster::Role::kServer) {
     reply.over = reply.over || (member->in_view && may_go(*member, view_, server_target()));
     metrics_.set_clocks(beat.clocks);

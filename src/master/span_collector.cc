@@ -1,5 +1,7 @@
 #include "master/span_collector.h"
 
+#include <algorithm>
+
 namespace trireme::master {
 namespace {
 
@@ -13,22 +15,28 @@ std::uint64_t first_request() {
 }  // namespace
 
 std::uint64_t SpanCollector::ask(Step steps, std::map<cluster::MemberId, std::string> members, Time now) {
-  if (request_ != 0 && steps == steps_ && !waiting_.empty() && now - asked_ < kSameQuestion) return request_;
+  if (request_ != 0 && steps == steps_.count && !waiting_.empty() && now - asked_ < kSameQuestion) return request_;
   request_ = request_ == 0 ? first_request() : request_ + 1;
-  steps_ = steps;
+  steps_ = {.count = steps};
   asked_ = now;
   waiting_ = std::move(members);
   reports_.clear();
   return request_;
 }
 
-std::optional<std::pair<std::uint64_t, Step>> SpanCollector::wanted(cluster::MemberId member) const {
+std::optional<WantedSteps> SpanCollector::wanted(cluster::MemberId member) const {
   if (!waiting_.contains(member)) return std::nullopt;
-  return std::pair(request_, steps_);
+  return steps_;
 }
 
 void SpanCollector::add(cluster::SpanReport report) {
   if (report.request != request_ || waiting_.erase(report.member) == 0) return;
+  if (steps_.until == WantedSteps::kNewest) {
+    for (const RecordedSpan& span : report.recording.spans) {
+      if (!span.step) continue;
+      steps_.until = steps_.until == WantedSteps::kNewest ? *span.step : std::max(steps_.until, *span.step);
+    }
+  }
   reports_.push_back(std::move(report));
 }
 

@@ -20,8 +20,12 @@ class SpanCollector {
   /// answered by all yet and is not older than a second; else the request before is forgotten.
   std::uint64_t ask(Step steps, std::map<cluster::MemberId, std::string> members, Time now);
 
-  /// Returns what to ask a member with its next heartbeat; nullopt if it has answered, or need not.
-  std::optional<std::pair<std::uint64_t, Step>> wanted(cluster::MemberId member) const;
+  /// Returns which steps to ask a member about with its next heartbeat; nullopt if it has answered, or need not. All
+  /// are asked about the newest steps of the first that answers, so that they tell of the same.
+  std::optional<WantedSteps> wanted(cluster::MemberId member) const;
+
+  /// Returns the number of the latest request; 0 = none yet.
+  std::uint64_t request() const { return request_; }
 
   /// Adds an answer; ignores one that nobody waits for.
   void add(cluster::SpanReport report);
@@ -31,7 +35,7 @@ class SpanCollector {
 
  private:
   std::uint64_t request_ = 0;  // 0 = none yet
-  Step steps_ = 0;
+  WantedSteps steps_{.count = 0};
   Time asked_{};
   std::map<cluster::MemberId, std::string> waiting_;  // have not answered
   std::vector<cluster::SpanReport> reports_;

@@ -58,7 +58,7 @@ void SpanRing::add(const Span& span) {
   entry.span = span;  // the name goes into memory that the entry has already
 }
 
-Recording SpanRing::last_steps(Step steps) const {
+Recording SpanRing::last_steps(const WantedSteps& wanted) const {
   Recording all;
   {
     const MutexLock lock(mutex_);
@@ -77,14 +77,21 @@ Recording SpanRing::last_steps(Step steps) const {
     oldest = std::min(oldest.value_or(*span.step), *span.step);
   }
   if (newest) {
-    const Step first = *newest - std::min(*newest, std::max<Step>(1, steps) - 1);
+    const Step last = wanted.until < *oldest ? *newest : std::min(wanted.until, *newest);
+    const Step first = last - std::min(last, std::max<Step>(1, wanted.count) - 1);
     if (first > *oldest) all.left_out = 0;  // what was overwritten is older
+    const auto among = [&](const RecordedSpan& span) { return *span.step >= first && *span.step <= last; };
     std::int64_t since = std::numeric_limits<std::int64_t>::max();
+    std::int64_t until = std::numeric_limits<std::int64_t>::min();
     for (const RecordedSpan& span : all.spans) {
-      if (span.step && *span.step >= first) since = std::min(since, span.begin);
+      if (!span.step || !among(span)) continue;
+      since = std::min(since, span.begin);
+      until = std::max(until, span.end);
     }
-    std::erase_if(all.spans,
-                  [&](const RecordedSpan& span) { return span.step ? *span.step < first : span.end < since; });
+    if (last == *newest) until = std::numeric_limits<std::int64_t>::max();  // up to now
+    std::erase_if(all.spans, [&](const RecordedSpan& span) {
+      return span.step ? !among(span) : span.end < since || span.begin > until;
+    });
   }
   for (const RecordedSpan& span : all.spans) {
     if (!all.threads.contains(span.thread)) all.threads[span.thread] = thread_name(span.thread);

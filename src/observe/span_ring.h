@@ -21,9 +21,9 @@ class SpanRing final : public SpanRecorder {
 
   void add(const Span& span) override;
 
-  /// Returns the spans of the newest `steps` steps, and those without a step since then. `left_out` is not 0 if the
-  /// first of these steps has been overwritten in part.
-  Recording last_steps(Step steps) const;
+  /// Returns the spans of the newest steps of `wanted`, and those without a step meanwhile; of the newest there are if
+  /// all of `wanted` have been overwritten. `left_out` is not 0 if the first of these steps has been, in part.
+  Recording last_steps(const WantedSteps& wanted) const;
 
  private:
   struct Entry {

@@ -15,7 +15,8 @@ TEST(SpanCollector, AsksEachMemberOnceAndNamesThoseThatDoNotAnswer) {
   SpanCollector collector;
   EXPECT_FALSE(collector.wanted(1).has_value());
   const std::uint64_t request = collector.ask(3, {{1, "worker 0"}, {2, "server 0"}}, kAskedAt);
-  EXPECT_EQ(collector.wanted(1), std::pair(request, Step{3}));
+  EXPECT_EQ(collector.wanted(1), WantedSteps{.count = 3});
+  EXPECT_EQ(collector.request(), request);
   EXPECT_FALSE(collector.wanted(5).has_value()) << "it came later";
   collector.add({.member = 1, .request = request, .process = "worker 0"});
   collector.add({.member = 1, .request = request, .process = "again"});
@@ -37,6 +38,19 @@ TEST(SpanCollector, ALaterRequestReplacesAnEarlierOne) {
   EXPECT_FALSE(collector.reply({.request = first}).known);
   EXPECT_EQ(collector.reply({.request = second}).answers, 0u);
   EXPECT_FALSE(SpanCollector().reply({.request = 0}).known);
+}
+
+TEST(SpanCollector, AllAreAskedAboutTheStepsOfTheFirstThatAnswers) {
+  SpanCollector collector;
+  const std::uint64_t request = collector.ask(3, {{1, "worker 0"}, {2, "worker 1"}, {3, "worker 2"}}, kAskedAt);
+  collector.add({.member = 1, .request = request});
+  EXPECT_EQ(collector.wanted(2), WantedSteps{.count = 3}) << "it had nothing to tell";
+  cluster::SpanReport report{.member = 2, .request = request};
+  for (const Step step : {40, 42, 41}) report.recording.spans.push_back({.name = "step", .step = step});
+  collector.add(report);
+  EXPECT_EQ(collector.wanted(3), (WantedSteps{.count = 3, .until = 42}));
+  collector.ask(3, {{1, "worker 0"}}, kAskedAt + 2s);
+  EXPECT_EQ(collector.wanted(1), WantedSteps{.count = 3}) << "another question";
 }
 
 TEST(CollectSpans, AsksForOneAfterTheOther) {

@@ -24,16 +24,14 @@ TEST(Clocks, MessagesBetweenProcessesAreShownInTheirOrder) {
   job.start_worker(1, kOtherClock);
   ASSERT_TRUE(job.advances(20));
   launch::RunningJob running(job.announced(), job.secret());
+  const std::uint64_t request = running.record(5);
   cluster::CollectedSpans spans;
   ASSERT_TRUE(eventually([&] {
-    const std::uint64_t request = running.record(5);
-    return eventually([&] {
-             spans = running.recorded(request);
-             return spans.missing.empty();
-           }) &&
-           spans.reports.size() == 2;
+    spans = running.recorded(request);
+    return spans.known && spans.missing.empty();
   }));
   const dash::AlignedTimeline timeline(spans);
+  ASSERT_EQ(timeline.collected().reports.size(), 2u);
   const auto& [offsets, errors, contradiction] = timeline.alignment();
   EXPECT_FALSE(contradiction);
   EXPECT_EQ(offsets[0], 0) << "its clock is the master's";
