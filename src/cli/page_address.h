@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <string>
 
-#include "net/http_server.h"
+#include "net/http/server.h"
 
 namespace trireme::cli {
 

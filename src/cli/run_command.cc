@@ -46,6 +46,7 @@ const std::vector<SharedFlag> kShared{
     {"--log-level"},
     {"--dash"},
     {"--dash-cert"},
+    {"--metrics"},
     {"--on-event"},
     {"--out", "run folder; runs/<time>-<program> unless given"},
     {"--overwrite"},

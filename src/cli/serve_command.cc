@@ -14,6 +14,7 @@
 #include "cli/numbers.h"
 #include "cluster/environment.h"
 #include "cluster/master_finder.h"
+#include "cluster/member_metrics.h"
 #include "cluster/membership.h"
 #include "cluster/own_host.h"
 #include "launch/signal_watcher.h"
@@ -38,6 +39,7 @@ struct ServeFlags {
   std::string run_dir;
   std::string secret_file;
   bool allow_plain = false;
+  std::string metrics;
   std::string log_level;
 };
 
@@ -55,6 +57,10 @@ cluster::JobEnvironment find_place(const ServeFlags& flags) {
   if (!flags.listen.empty()) place.listen = net::parse_address(flags.listen);
   if (flags.rank) place.rank = *flags.rank;
   if (!flags.run_dir.empty()) place.run_folder = flags.run_dir;
+  if (!flags.metrics.empty()) {
+    cluster::parse_metrics_address(flags.metrics);
+    place.metrics = flags.metrics;
+  }
   if (!flags.secret_file.empty()) {
     place.secret = cluster::read_secret([&](const char* name) -> const char* {
       return std::string_view(name) == "TRIREME_SECRET_FILE" ? flags.secret_file.c_str() : nullptr;
@@ -134,7 +140,8 @@ Ending take_part(ps::Server& server, const cluster::JobEnvironment& place, const
        .member = former,
        .secret = place.secret,
        .transport = place.transport,
-       .without_master_within = cluster::without_master_within()},
+       .without_master_within = cluster::without_master_within(),
+       .metrics = place.metrics},
       {.on_abort = [&](const std::string& reason) { end({.failure = reason}); },
        .on_over = [&] { end({}); },
        .clocks =
@@ -222,6 +229,9 @@ void add_serve(CLI::App& app, Action& action) {
                       "(or TRIREME_RUN_DIR)");
   command->add_option("--secret-file", flags->secret_file, "file with the job's secret (or TRIREME_SECRET)");
   command->add_flag("--allow-plain", flags->allow_plain, "accept other hosts without TLS: on a trusted network only");
+  command->add_option("--metrics", flags->metrics,
+                      "serve this process's own /metrics to this machine, on the first free port from this one on; "
+                      "0: any (or TRIREME_METRICS)");
   command->add_option(kLogLevelFlag, flags->log_level, kLogLevelHelp);
   command->callback([flags, &action] { action = [flags] { return serve(*flags); }; });
 }

@@ -26,6 +26,7 @@
 #include "cli/mesh_flag_table.h"
 #include "cli/train_flag.h"
 #include "cli/train_flags.h"
+#include "cluster/member_metrics.h"
 #include "launch/job_runner.h"
 #include "net/address.h"
 
@@ -395,6 +396,13 @@ inline auto flags_of_when_it_ends() {
            "a PEM file with a certificate for the page, and its key; unless given, one is made where it is needed",
            {.of_one_launch = true,
             .set_job = [](launch::JobSpec& job, const TrainFlags& flags) { job.dash_cert = flags.dash_cert; }}),
+      flag(
+          "--metrics", &TrainFlags::metrics,
+          "each worker and server serves its own /metrics to this machine, on the first free port from this one on; 0: "
+          "any; the page's /targets says where",
+          {.of_one_launch = true,
+           .check = [](const std::string&, const std::string& text) { cluster::parse_metrics_address(text); },
+           .set_job = [](launch::JobSpec& job, const TrainFlags& flags) { job.metrics = flags.metrics; }}),
       flag("--on-event", &TrainFlags::on_event,
            "a command to run, or a URL to POST to, when the run stalls, diverges, loses a process, recovers or ends",
            {.set_job = [](launch::JobSpec& job, const TrainFlags& flags) { job.on_event = flags.on_event; }}),

@@ -103,6 +103,7 @@ struct TrainFlags {
   std::string log_level;
   std::string dash = "127.0.0.1:0";
   std::string dash_cert;
+  std::string metrics;
   std::string on_event;
   std::string slow;
   std::uint32_t step_ms = 0;

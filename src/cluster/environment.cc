@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/suggest.h"
+#include "cluster/member_metrics.h"
 
 namespace trireme::cluster {
 namespace {
@@ -200,6 +201,14 @@ std::optional<JobEnvironment> read_environment(const Lookup& lookup) {
   if (!place) return std::nullopt;
   if (const std::string level = text_of(lookup, kLogLevelVariable); !level.empty()) {
     place->log_level = parse_log_level(kLogLevelVariable, level);
+  }
+  place->metrics = text_of(lookup, "TRIREME_METRICS");
+  if (!place->metrics.empty()) {
+    try {
+      parse_metrics_address(place->metrics);
+    } catch (const InvalidArgument& problem) {
+      fail<InvalidArgument>("TRIREME_METRICS: {}", problem.what());
+    }
   }
   place->secret = read_secret(lookup);
   if (place->secret.empty()) {

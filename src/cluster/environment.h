@@ -32,6 +32,7 @@ struct JobEnvironment {
   bool trace_algorithms = false;         ///< log which algorithms workers reduce with, and why
   bool trace_steps = false;              ///< write down when each step of a loop of your own began and took effect
   bool timeline = false;                 ///< record what the process does when; see observe::Timeline
+  std::string metrics = {};  ///< where the process serves its own /metrics: see MemberMetrics; empty = nowhere
   LogLevel log_level = LogLevel::kInfo;
   std::string backend = {};   ///< of the collectives: mpi; empty = native
   std::string run_folder;     ///< where results go; empty = the process decides
@@ -56,7 +57,7 @@ using Lookup = std::function<const char*(const char* name)>;
 ///   TRIREME_THROTTLE 100mbit     TRIREME_LATENCY_MS                  TRIREME_TRACE_ALGORITHMS 1
 ///   TRIREME_TRACE_STEPS 1        TRIREME_TRAIN_OPTIONS {"codec": "fp16"}: for a Trainer, by the flags' names
 ///   TRIREME_LOG_LEVEL debug|info|warning|error                       TRIREME_TIMELINE 1
-///   TRIREME_BACKEND native|mpi
+///   TRIREME_BACKEND native|mpi   TRIREME_METRICS 9100: where the process serves its own /metrics
 ///
 /// TF_CONFIG: the jobs are `chief` (or `master`), `worker` and `ps`. Each listens at its own address. The chief is
 /// worker 0 and hosts the master at its address; without a chief, worker 0 does. The secret comes from TRIREME_SECRET

@@ -34,6 +34,10 @@ Membership::Membership(net::EventLoop& loop, MembershipOptions options, Events e
       loop_(loop),
       last_address_(options_.master),
       probe_(loop, {.secret = options_.secret, .transport = options_.transport}) {
+  if (!options_.metrics.empty()) {
+    metrics_ = std::make_unique<MemberMetrics>(parse_metrics_address(options_.metrics), options_.role, options_.slot);
+    log_info("metrics_served", "serves its metrics", {{"address", metrics_->address()}});
+  }
   const Deadline deadline = Deadline::in(std::min<std::chrono::milliseconds>(options_.join_within, 30s));
   if (options_.find_master) {  // ask who leads now: the master this process was started with may be gone
     find_next_master(nullptr, deadline, "the store has named none since this process started");
@@ -357,10 +361,13 @@ void Membership::send_heartbeat() {
   if (const auto now = Deadline::Clock::now(); now - load_told_at_ >= kTellLoadEvery) {
     load_told_at_ = now;
     heartbeat.load = host_load();
+    if (metrics_) heartbeat.load.metrics = metrics_->address();
   }
   if (events_.clocks) heartbeat.clocks = events_.clocks();
   if (events_.shards) heartbeat.shards = events_.shards();
+  if (metrics_) metrics_->add(heartbeat, learner() ? 0 : view().view);
   const auto reply = tell(heartbeat);
+  if (metrics_) metrics_->note_answer();
   take_rows(reply);
   if (reply.stop && !std::exchange(stop_told_, true) && events_.on_stop) events_.on_stop();
   if (reply.over && !std::exchange(over_told_, true) && events_.on_over) events_.on_over();

@@ -10,6 +10,7 @@
 #include "base/mutex.h"
 #include "cluster/clock_estimate.h"
 #include "cluster/link_probe.h"
+#include "cluster/member_metrics.h"
 #include "cluster/protocol.h"
 #include "net/connection.h"
 
@@ -38,6 +39,7 @@ struct MembershipOptions {
   std::chrono::milliseconds master_silent_after = 10s;
   std::chrono::milliseconds master_hangs_after = 2s;       ///< one that can be replaced is given up after this
   std::chrono::milliseconds without_master_within = 120s;  ///< how long to go on without a master
+  std::string metrics = {};  ///< where this process serves its own `/metrics`: see MemberMetrics; empty = nowhere
 };
 
 /// This process's place in the job: joins, then keeps the master informed from its own thread. If a replaceable master
@@ -181,7 +183,8 @@ class Membership {
   Deadline::Clock::time_point follow_at_ TRIREME_GUARDED_BY(beat_mutex_){};  // when to ask the store again who leads
   Deadline::Clock::time_point load_told_at_ TRIREME_GUARDED_BY(beat_mutex_){};
   ClockEstimate clock_ TRIREME_GUARDED_BY(beat_mutex_);
-  LinkProbe probe_;  // members that did not answer; the heartbeats tell
+  std::unique_ptr<MemberMetrics> metrics_;  // null: nobody asked for them
+  LinkProbe probe_;                         // members that did not answer; the heartbeats tell
   std::jthread thread_;
 };
 

@@ -204,7 +204,8 @@ struct HostLoad {
   std::uint64_t resident = 0;  ///< bytes of this process in memory
   double cpu_s = 0;            ///< CPU time that this process has had
   std::vector<GpuLoad> gpus = {};
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(HostLoad, name, cores, load, memory, free, resident, cpu_s, gpus)
+  std::string metrics = {};  ///< host:port of this process's own /metrics; empty = it serves none
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(HostLoad, name, cores, load, memory, free, resident, cpu_s, gpus, metrics)
 };
 
 /// The clocks of all workers at one moment, from a server, which delays workers and thus knows them.

@@ -17,6 +17,7 @@
 #include "dash/aligned_timeline.h"
 #include "dash/hang.h"
 #include "dash/open_metrics.h"
+#include "net/http/metrics_text.h"
 #include "observe/append_file.h"
 #include "observe/metrics_file.h"
 #include "observe/run_folder.h"
@@ -166,7 +167,13 @@ HttpReply Dashboard::metrics(bool open_metrics) {
   const RunHistory& history = past_of(run).history;
   Measured measured{.status = *status, .goodput = history.goodput(now()), .version = options_.version};
   if (history.last_checkpoint() > 0) measured.checkpoint_age_s = now() - history.last_checkpoint();
-  return {.type = open_metrics ? kOpenMetricsType : kPrometheusType, .body = to_open_metrics(measured, open_metrics)};
+  return net::metrics_reply(to_open_metrics(measured, open_metrics), open_metrics);
+}
+
+/// Of many runs, and of one that has ended, there are none.
+HttpReply Dashboard::targets() const {
+  const auto status = runs_.single() ? status_of(runs_.folder("")) : std::nullopt;
+  return {.body = to_targets(status.value_or(cluster::JobStatus{}))};
 }
 
 /// Ready: the job makes steps. Of many runs: they can be read.
@@ -183,7 +190,8 @@ HttpReply Dashboard::answer(const HttpRequest& request) {
   if (path == "/healthz") return plain(200, "ok");
   if (auto first = login_.before(request)) return *first;
   if (path == "/readyz") return ready();
-  if (path == "/metrics") return metrics(request.accept.find("openmetrics") != std::string::npos);
+  if (path == "/metrics") return metrics(net::asks_for_open_metrics(request));
+  if (path == "/targets") return targets();
   if (!path.starts_with("/api/")) return page(path);
   if (path == "/api/runs") {
     return as_json({{"folder", runs_.name()}, {"single", runs_.single()}, {"runs", runs_.summaries()}});

@@ -14,7 +14,7 @@
 #include "dash/page_login.h"
 #include "dash/run_history.h"
 #include "dash/run_list.h"
-#include "net/http_server.h"
+#include "net/http/server.h"
 #include "observe/run_folder.h"
 
 namespace trireme::dash {
@@ -54,6 +54,7 @@ struct DashboardOptions {
 ///
 ///     GET  /  /assets/…                 the page
 ///     GET  /metrics  /healthz  /readyz  for machines
+///     GET  /targets                     where the processes of the run serve their own /metrics
 ///     GET  /api/runs                    all runs, a summary each
 ///     GET  /api/run?name=               one run: status, history, flags, hang
 ///     GET  /api/rows?name=              its rows of metrics
@@ -89,6 +90,7 @@ class Dashboard final : public net::HttpHandler {
   std::optional<cluster::JobStatus> status_of(const std::filesystem::path& run) const;
   net::HttpReply page(const std::string& path) const;
   net::HttpReply metrics(bool open_metrics);
+  net::HttpReply targets() const;
   net::HttpReply ready() const;
   nlohmann::json describe(const std::filesystem::path& run);
   nlohmann::json describe_time(const std::filesystem::path& run);  // what changes with the time alone

@@ -19,7 +19,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mutex.h"
-#include "net/http_client.h"
+#include "net/http/client.h"
 
 extern char** environ;
 

@@ -1,102 +1,18 @@
 #include "dash/open_metrics.h"
 
-#include <cmath>
-#include <map>
-#include <string_view>
-
-#include <fmt/format.h>
-
 #include "base/spans.h"
+#include "net/http/metrics_text.h"
 
 namespace trireme::dash {
 namespace {
 
 constexpr std::size_t kMostRanks = 1000;
 
-std::string label_value(std::string_view text) {
-  std::string escaped;
-  for (const char c : text) {
-    if (c == '\\' || c == '"') escaped += '\\';
-    if (c == '\n') {
-      escaped += "\\n";
-    } else {
-      escaped += c;
-    }
-  }
-  return escaped;
+void add_histogram(net::MetricsText& text, const cluster::DurationHistogram& values) {
+  text.histogram(values.bounds, values.counts, values.sum);
 }
 
-std::string number(double value) {
-  if (std::isnan(value)) return "NaN";
-  if (std::isinf(value)) return value > 0 ? "+Inf" : "-Inf";
-  return fmt::format("{}", value);
-}
-
-/// Writes families of metrics in one of the two formats.
-class MetricsText {
- public:
-  explicit MetricsText(bool open_metrics) : open_metrics_(open_metrics) {}
-
-  /// Begins a family. `name` is without `_total`.
-  void family(const std::string& name, const char* type, const char* help, const char* unit = "") {
-    name_ = name;
-    counter_ = std::string_view(type) == "counter";
-    const bool info = std::string_view(type) == "info";
-    const std::string shown = open_metrics_ ? name : name + (counter_ ? "_total" : info ? "_info" : "");
-    text_ += fmt::format("# TYPE {} {}\n", shown, info && !open_metrics_ ? "gauge" : type);
-    if (open_metrics_ && *unit != 0) text_ += fmt::format("# UNIT {} {}\n", shown, unit);
-    text_ += fmt::format("# HELP {} {}\n", shown, help);
-    suffix_ = counter_ ? "_total" : info ? "_info" : "";
-  }
-
-  using Labels = std::map<std::string, std::string>;
-
-  void sample(double value, const Labels& labels = {}) { line(suffix_, labels, value); }
-
-  void histogram(const cluster::DurationHistogram& values, const Labels& labels = {}) {
-    std::uint64_t below = 0;
-    for (std::size_t i = 0; i < values.bounds.size(); ++i) {
-      if (i < values.counts.size()) below += values.counts[i];
-      Labels with = labels;
-      with["le"] = number(values.bounds[i]);
-      line("_bucket", with, static_cast<double>(below));
-    }
-    Labels with = labels;
-    with["le"] = "+Inf";
-    line("_bucket", with, static_cast<double>(values.count()));
-    line("_sum", labels, values.sum);
-    line("_count", labels, static_cast<double>(values.count()));
-  }
-
-  std::string finish() {
-    if (open_metrics_) text_ += "# EOF\n";
-    return std::move(text_);
-  }
-
- private:
-  void line(std::string_view suffix, const Labels& labels, double value) {
-    text_ += name_;
-    text_ += suffix;
-    if (!labels.empty()) {
-      text_ += '{';
-      bool first = true;
-      for (const auto& [key, text] : labels) {
-        text_ += fmt::format("{}{}=\"{}\"", first ? "" : ",", key, label_value(text));
-        first = false;
-      }
-      text_ += '}';
-    }
-    text_ += fmt::format(" {}\n", number(value));
-  }
-
-  const bool open_metrics_;
-  std::string text_;
-  std::string name_;
-  std::string suffix_;
-  bool counter_ = false;
-};
-
-void add_workers(MetricsText& text, const cluster::JobStatus& status) {
+void add_workers(net::MetricsText& text, const cluster::JobStatus& status) {
   const bool each = status.workers.size() <= kMostRanks;
   text.family("trireme_phase_seconds", "counter", "Time of the workers' training threads by what they did.", "seconds");
   for (std::size_t phase = 0; phase < kPhaseNames.size(); ++phase) {
@@ -136,7 +52,7 @@ void add_workers(MetricsText& text, const cluster::JobStatus& status) {
 std::string to_open_metrics(const Measured& measured, bool open_metrics) {
   const cluster::JobStatus& status = measured.status;
   const cluster::JobCounters& counters = status.counters;
-  MetricsText text(open_metrics);
+  net::MetricsText text(open_metrics);
   text.family("trireme_build", "info", "Which Trireme this is.");
   text.sample(1, {{"version", measured.version}});
   text.family("trireme_steps", "counter", "Steps made since this master began.");
@@ -144,7 +60,7 @@ std::string to_open_metrics(const Measured& measured, bool open_metrics) {
   text.family("trireme_samples", "counter", "Samples computed since this master began.");
   text.sample(static_cast<double>(counters.samples));
   text.family("trireme_step_duration_seconds", "histogram", "How long a step takes.", "seconds");
-  text.histogram(counters.step_s);
+  add_histogram(text, counters.step_s);
   text.family("trireme_step", "gauge", "The step that the run has reached.");
   text.sample(static_cast<double>(status.now.step));
   text.family("trireme_planned_steps", "gauge", "How many steps the run is to make; 0 if only the program knows.");
@@ -176,7 +92,7 @@ std::string to_open_metrics(const Measured& measured, bool open_metrics) {
   }
   text.family("trireme_recovery_duration_seconds", "histogram", "From the loss of a member to the next step.",
               "seconds");
-  text.histogram(counters.recovery_s);
+  add_histogram(text, counters.recovery_s);
   text.family("trireme_recovering_seconds", "gauge", "How long no step was made since a loss; 0 if steps are made.",
               "seconds");
   text.sample(counters.recovering_s);
@@ -193,6 +109,21 @@ std::string to_open_metrics(const Measured& measured, bool open_metrics) {
   }
   add_workers(text, status);
   return text.finish();
+}
+
+std::string to_targets(const cluster::JobStatus& status) {
+  auto all = nlohmann::json::array();
+  const auto add = [&](const char* role, const std::vector<cluster::MemberStatus>& members) {
+    for (const cluster::MemberStatus& member : members) {
+      if (member.load.metrics.empty()) continue;
+      all.push_back({{"targets", {member.load.metrics}},
+                     {"labels", {{"role", role}, {"slot", std::to_string(member.slot)}, {"host", member.load.name}}}});
+    }
+  };
+  add("worker", status.workers);
+  add("worker", status.others);
+  add("server", status.servers);
+  return all.dump() + "\n";
 }
 
 }  // namespace trireme::dash

@@ -15,11 +15,12 @@ struct Measured {
   std::string version = {};
 };
 
-/// Returns `/metrics`: OpenMetrics 1.0 (with units, `# EOF`), or Prometheus' older text format for scrapers that do not
-/// ask for it. Ranks are labels up to 1,000 workers; beyond that only what all have in common is told. Pure.
+/// Returns `/metrics` in either format: see net::MetricsText. Ranks are labels up to 1,000 workers; beyond that only
+/// what all have in common is told. Pure.
 std::string to_open_metrics(const Measured& measured, bool open_metrics);
 
-inline constexpr const char* kOpenMetricsType = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-inline constexpr const char* kPrometheusType = "text/plain; version=0.0.4; charset=utf-8";
+/// Returns where the processes of a job serve their own `/metrics` (`--metrics`), as Prometheus' discovery by HTTP
+/// reads it: [{"targets": ["127.0.0.1:9100"], "labels": {"role": "worker", "slot": "0", "host": "node7"}}]. Pure.
+std::string to_targets(const cluster::JobStatus& status);
 
 }  // namespace trireme::dash

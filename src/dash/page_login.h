@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 
-#include "net/http_server.h"
+#include "net/http/server.h"
 
 namespace trireme::dash {
 

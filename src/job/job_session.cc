@@ -147,7 +147,8 @@ JobSession::JobSession(std::optional<cluster::JobEnvironment> place, const JobHo
                                  .as_learner = true,
                                  .secret = place_.secret,
                                  .transport = place_.transport,
-                                 .without_master_within = cluster::without_master_within()},
+                                 .without_master_within = cluster::without_master_within(),
+                                 .metrics = place_.metrics},
       cluster::Membership::Events{.on_abort = [this](const std::string& reason) { abort(reason); },
                                   .on_stop = [this] { stop_.store(true); },
                                   .on_row =

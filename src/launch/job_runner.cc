@@ -191,6 +191,7 @@ class JobRunner {
         {"TRIREME_TIMELINE", spec_.timeline ? "1" : "0"},
         {"TRIREME_TRAIN_OPTIONS", spec_.train_options},
         {"TRIREME_BACKEND", spec_.backend},
+        {"TRIREME_METRICS", spec_.metrics},
         {"TRIREME_RUN_DIR", folder_.path().string()}};
     // OpenBLAS has its own threads, one per core in every worker, which wait by spinning; LibTorch cannot limit them.
     if (std::getenv("OPENBLAS_NUM_THREADS") == nullptr) {

@@ -49,6 +49,7 @@ struct JobSpec {
   bool echo_chief = false;               ///< show what worker 0 prints
   std::string dash = "127.0.0.1:0";      ///< where its page is served; "off" = nowhere
   std::string dash_cert;                 ///< of its page: see MasterFlags
+  std::string metrics;                   ///< of workers and servers, see TRIREME_METRICS; empty = they serve none
   std::string on_event;                  ///< who is told of events: see dash::EventHooks; empty = nobody
   bool quiet = false;                    ///< no progress line: standard output is for a script
   std::string backend;                   ///< of the collectives, see TRIREME_BACKEND; empty = the usual one

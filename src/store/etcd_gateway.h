@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "base/mutex.h"
-#include "net/http_client.h"
+#include "net/http/client.h"
 
 namespace trireme::store {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "net/address.h"
-#include "net/http_client.h"
+#include "net/http/client.h"
 #include "store/store.h"
 
 namespace trireme::store {

@@ -78,6 +78,12 @@ TEST(Environment, NamesTheBackendOfTheCollectives) {
   EXPECT_FAILS(read(own({{"TRIREME_BACKEND", "nmpi"}})), InvalidArgument, "TRIREME_BACKEND='nmpi'", "mpi");
 }
 
+TEST(Environment, SaysWhereAProcessServesItsMetrics) {
+  EXPECT_EQ(read(own({{"TRIREME_METRICS", "9100"}})).metrics, "9100");
+  EXPECT_EQ(read(own()).metrics, "");
+  EXPECT_FAILS(read(own({{"TRIREME_METRICS", "0.0.0.0:1"}})), InvalidArgument, "TRIREME_METRICS", "this machine only");
+}
+
 TEST(Environment, ReadsAServersPlace) {
   const auto place = read(own({{"TRIREME_ROLE", "server"}}));
   EXPECT_EQ(place.role, Role::kServer);

@@ -15,7 +15,7 @@
 #include "dash/hang.h"
 #include "dash/open_metrics.h"
 #include "dash/top_screen.h"
-#include "net/http_server.h"
+#include "net/http/server.h"
 #include "tests/support/eventually.h"
 #include "tests/support/temp_folder.h"
 
@@ -137,6 +137,17 @@ TEST(OpenMetrics, HostileNamesAreEscaped) {
 TEST(OpenMetrics, RanksAreLabelsUpToAThousand) {
   EXPECT_THAT(to_open_metrics({.status = running(1001)}, true), Not(HasSubstr("rank=")));
   EXPECT_THAT(to_open_metrics({.status = running(1001)}, true), HasSubstr("phase=\"forward\"} 1001\n"));
+}
+
+TEST(OpenMetrics, TargetsAreTheProcessesThatServeTheirOwn) {
+  JobStatus status = running(2);
+  EXPECT_EQ(to_targets(status), "[]\n");
+  status.workers[1].load = {.name = "node7", .metrics = "127.0.0.1:9101"};
+  status.servers = {{.slot = 4, .load = {.name = "node8", .metrics = "127.0.0.1:9100"}}};
+  EXPECT_EQ(to_targets(status),
+            R"([{"labels":{"host":"node7","role":"worker","slot":"1"},"targets":["127.0.0.1:9101"]},)"
+            R"({"labels":{"host":"node8","role":"server","slot":"4"},"targets":["127.0.0.1:9100"]}])"
+            "\n");
 }
 
 TEST(OpenMetrics, PromtoolAgrees) {

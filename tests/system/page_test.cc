@@ -23,7 +23,7 @@ using ::testing::Not;
 class Page : public ::testing::Test {
  protected:
   Page()
-      : job_({"-w", "2", "-s", "1", "--step-ms", "10", "--log-every", "2", "--on-event",
+      : job_({"-w", "2", "-s", "1", "--step-ms", "10", "--log-every", "2", "--metrics", "0", "--on-event",
               "cat >> " + (hooks_ / "said").string()}) {}
 
   void SetUp() override {
@@ -65,6 +65,22 @@ TEST_F(Page, TellsHowTheRunGoes) {
   EXPECT_THAT(command({"status"}).out, HasSubstr("page: http://127.0.0.1:" + std::to_string(port_) + "/#token="));
   EXPECT_EQ(std::filesystem::status(job_.run / "page.json").permissions(),
             std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+}
+
+TEST_F(Page, SaysWhereEachProcessServesItsOwnMetrics) {
+  json targets;
+  ASSERT_TRUE(eventually([&] { return (targets = get("/targets")).size() == 3; })) << targets.dump(1);
+  for (const json& target : targets) {
+    const auto port = net::parse_address(target["targets"][0].get<std::string>()).port;
+    const bool worker = target["labels"]["role"] == "worker";
+    EXPECT_TRUE(eventually([&] {
+      const std::string metrics = http_ask(port, "GET /metrics").body;
+      return metrics.find("\ntrireme_view ") != std::string::npos &&
+             metrics.find(worker ? "trireme_phase_seconds_total{phase=\"forward\"} " : "trireme_replicas{") !=
+                 std::string::npos;
+    })) << target.dump();
+    EXPECT_EQ(http_ask(port, "GET /readyz").status, 200);
+  }
 }
 
 TEST_F(Page, TheTerminalTellsTheSame) {

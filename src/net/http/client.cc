@@ -1,4 +1,4 @@
-#include "net/http_client.h"
+#include "net/http/client.h"
 
 #include <sys/socket.h>
 

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "net/http_server.h"
+#include "net/http/server.h"
 #include "net/secure/certificate.h"
 
 namespace trireme::net {
