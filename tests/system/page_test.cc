@@ -10,6 +10,7 @@
 #include "trireme/types.h"
 
 #include "base/file.h"
+#include "net/address.h"
 #include "tests/support/http.h"
 #include "tests/system/long_job.h"
 
