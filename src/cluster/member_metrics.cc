@@ -97,12 +97,13 @@ net::Address parse_metrics_address(const std::string& text) {
 }
 
 MemberMetrics::MemberMetrics(const net::Address& listen, Role role, std::uint32_t slot) : role_(role), slot_(slot) {
+  net::HttpHandler& handler = *this;
   for (std::uint16_t tried = 0; server_ == nullptr; ++tried) {
     const int port = listen.port + (listen.port == 0 ? 0 : tried);
     try {
       server_ = std::make_unique<net::HttpServer>(
           net::HttpServerOptions{.name = "metrics", .host = listen.host, .port = static_cast<std::uint16_t>(port)},
-          *this);
+          handler);
     } catch (const IoError&) {
       if (listen.port == 0 || tried == kPortsTried || port == 65535) throw;
     }

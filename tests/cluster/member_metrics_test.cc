@@ -51,6 +51,18 @@ TEST(MemberMetrics, OfAWorkerAreTheSumsOfItsHeartbeats) {
   EXPECT_TRUE(text.ends_with("# EOF\n"));
 }
 
+TEST(MemberMetrics, HasWhatTheDocumentsName) {
+  MemberMetrics metrics(kAnyPort, Role::kWorker, 0);
+  metrics.add(beat_of_worker(10, 1), 1);
+  const std::string text = http_ask(port_of(metrics), "GET /metrics").body;
+  for (const std::string name :
+       {"process_cpu_seconds_total", "process_resident_memory_bytes", "process_open_fds", "process_start_time_seconds",
+        "trireme_view", "trireme_master_silent_seconds", "trireme_step", "trireme_samples_total", "trireme_lanes_total",
+        "trireme_busy_seconds_total", "trireme_loss", "trireme_phase_seconds_total", "trireme_activity_seconds"}) {
+    EXPECT_THAT(text, HasSubstr("\n# TYPE " + name + " "));
+  }
+}
+
 TEST(MemberMetrics, OfAServerTellOfClocksAndCopies) {
   MemberMetrics metrics(kAnyPort, Role::kServer, 0);
   metrics.add({.clocks = {.clocks = {7, 4, 5}},
