@@ -1,6 +1,8 @@
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <thread>
+#include <vector>
 
 #include "base/error.h"
 #include "cli/commands.h"
@@ -25,22 +27,27 @@ class CheckpointWatch {
  public:
   /// `own_view`: workers save it at the beginning of a view, else as soon as they pause.
   CheckpointWatch(const observe::RunFolder& run, bool own_view)
-      : lines_(run.logs(), /*events_only=*/true), asked_(observe::unix_time() - kLogResolution), begun_(!own_view) {}
+      : lines_(run.logs(), /*events_only=*/true), asked_(observe::unix_time() - kLogResolution), own_view_(own_view) {}
 
   /// Prints the outcome and returns the exit status; nullopt = nothing yet.
   std::optional<int> outcome() {
     for (const dash::LogLine& line : lines_.next()) {
       const auto event = dash::parse_event(line);
-      if (!event || line.time < asked_) continue;  // of one that was made before
-      if (event->key == "view_formed" && event->text("saves") == "true") begun_ = true;
-      if (!begun_) continue;
-      if (event->key == "checkpoint_written") {
-        fmt::print("checkpoint of step {}: {} bytes, training paused for {:.3f} s\n", event->text("step"),
-                   event->text("bytes"), event->number("pause_s"));
+      if (event && line.time >= asked_) since_.push_back(*event);  // not of one that was made before
+    }
+    // The logs are read one after the other: that a view was formed may be read after what came of it.
+    std::ranges::stable_sort(since_, {}, &dash::LogEvent::time);
+    bool begun = !own_view_;
+    for (const dash::LogEvent& event : since_) {
+      if (event.key == "view_formed" && event.text("saves") == "true") begun = true;
+      if (!begun) continue;
+      if (event.key == "checkpoint_written") {
+        fmt::print("checkpoint of step {}: {} bytes, training paused for {:.3f} s\n", event.text("step"),
+                   event.text("bytes"), event.number("pause_s"));
         return 0;
       }
-      if (event->key == "checkpoint_skipped" || event->key == "checkpoint_failed") {
-        fmt::print(stderr, "trireme: {}: {}\n", event->message, event->text("reason"));
+      if (event.key == "checkpoint_skipped" || event.key == "checkpoint_failed") {
+        fmt::print(stderr, "trireme: {}: {}\n", event.message, event.text("reason"));
         return 1;
       }
     }
@@ -50,7 +57,8 @@ class CheckpointWatch {
  private:
   dash::LogLines lines_;
   const double asked_;
-  bool begun_;
+  const bool own_view_;
+  std::vector<dash::LogEvent> since_;  // what was logged since then
 };
 
 int ask_for_checkpoint(const CheckpointFlags& flags) {

@@ -401,7 +401,10 @@ inline auto flags_of_when_it_ends() {
           "each worker and server serves its own /metrics to this machine, on the first free port from this one on; 0: "
           "any; the page's /targets says where",
           {.of_one_launch = true,
-           .check = [](const std::string&, const std::string& text) { cluster::parse_metrics_address(text); },
+           .check =
+               [](const std::string&, const std::string& text) {
+                 if (!text.empty()) cluster::parse_metrics_address(text);
+               },
            .set_job = [](launch::JobSpec& job, const TrainFlags& flags) { job.metrics = flags.metrics; }}),
       flag("--on-event", &TrainFlags::on_event,
            "a command to run, or a URL to POST to, when the run stalls, diverges, loses a process, recovers or ends",

@@ -151,7 +151,7 @@ TEST_P(EndpointTest, TimeoutNamesTheRankThatDidNotConnect) {
 TEST_P(EndpointTest, ARankWithoutAnEndpointIsNamed) {
   Ranks ranks(2);
   ranks.endpoints[0].reset();
-  EXPECT_FAILS(Communicator(*ranks.endpoints[1], ranks.options(1, {.transport = transport(), .connect_within = 300ms})),
+  EXPECT_FAILS(Communicator(*ranks.endpoints[1], ranks.options(1, {.transport = transport(), .connect_within = 2s})),
                PeerLost, "rank 0", "cannot reach");
 }
 
@@ -222,7 +222,7 @@ TEST(Endpoint, AReconfigurationThatFailsCanBeRepeated) {
   Ranks ranks(3);
   const auto problems = ranks.run([&](Rank rank) {
     if (rank == 2) return;
-    Communicator communicator(*ranks.endpoints[rank], ranks.options(rank, {.connect_within = 1s, .deadline = 1s}));
+    Communicator communicator(*ranks.endpoints[rank], ranks.options(rank, {.connect_within = 3s, .deadline = 3s}));
   });
   // Without rank 2 nobody came together; the same with a communicator that already exists.
   EXPECT_THAT(problems[0], ::testing::HasSubstr("rank 2 did not connect"));
@@ -230,7 +230,7 @@ TEST(Endpoint, AReconfigurationThatFailsCanBeRepeated) {
   const auto again = ranks.run([&](Rank rank) {
     if (rank == 2) return;
     // Rank 1 goes to view 4 at once, and waits there until rank 0 has given up view 3.
-    const std::chrono::milliseconds patience = rank == 0 ? 1s : 20s;
+    const std::chrono::milliseconds patience = rank == 0 ? 3s : 20s;
     CommunicatorOptions options{.rank = rank, .view = 2, .members = two, .connect_within = patience, .deadline = 20s};
     Communicator communicator(*ranks.endpoints[rank], options);
     communicator.run(barrier());

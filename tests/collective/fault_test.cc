@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::uint32_t kRanks = 3;
 constexpr std::size_t kCount = 262'144;  // 1 MiB: several blocks in shared memory, more than a socket holds
-constexpr auto kHangDeadline = 1500ms;   // long enough to tell a silent rank
+constexpr auto kHangDeadline = 2000ms;   // long enough to tell a silent rank
 
 const std::vector<OperationKind> kKinds = {
     OperationKind::kBarrier,   OperationKind::kAllReduce, OperationKind::kReduceScatter, OperationKind::kAllGather,
@@ -233,7 +233,7 @@ TEST(Fault, TimeoutOfOneRankNamesTheCauseToAll) {
       Endpoint endpoint({.secret = kSecret});
       test.say(endpoint.address());
       const auto members = test.hear().get<std::vector<net::Address>>();
-      const auto patience = rank == 0 ? 1000ms : std::chrono::milliseconds(kPatience);
+      const auto patience = rank == 0 ? 3000ms : std::chrono::milliseconds(kPatience);
       auto ranks = std::make_unique<Communicator>(
           endpoint, CommunicatorOptions{.rank = rank, .members = members, .deadline = patience});
       const auto failure = describe_failure(*ranks, OperationKind::kAllReduce, test);

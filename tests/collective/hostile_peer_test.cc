@@ -120,7 +120,8 @@ class HostileRank {
       std::vector<std::byte> trailer(call.trailer);
       data.recv_all(trailer, Deadline::in(kPatience));
       change_(call, trailer);
-      data.send_all(std::as_bytes(std::span(&call, 1)), Deadline::in(kPatience));
+      const Bytes head = std::as_bytes(std::span(&call, 1));
+      trailer.insert(trailer.begin(), head.begin(), head.end());  // at once: rank 0 may leave when it has seen the call
       data.send_all(trailer, Deadline::in(kPatience));
       finished_.wait(false);
     });

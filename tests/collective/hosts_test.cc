@@ -78,7 +78,7 @@ void be_a_rank(Rank rank, Talk& test) {
   Endpoint endpoint({.host = address_of(rank), .secret = kSecret});
   test.say(endpoint.address());
   const auto members = test.hear().get<std::vector<net::Address>>();
-  Communicator ranks(endpoint, {.rank = rank, .members = members, .silent_after = 2s});
+  Communicator ranks(endpoint, {.rank = rank, .members = members, .silent_after = 4s});
   EXPECT_EQ(ranks.transport(), "shm+tls");
   expect_each_sum_once(ranks);
   // Everything works across hosts; sums of 16-bit numbers are rounded once more.

@@ -33,7 +33,7 @@ void be_the_master(Talk& test) {
   bring_up_all({{"master0", "10.99.1.1"}, {"master1", "10.99.2.1"}});
   master::Master master({.service = {.listener = {.name = "master", .host = "0.0.0.0", .secret = kSecret}},
                          .shape = {.workers = 2, .servers = 0},
-                         .hang_after = 1s});
+                         .hang_after = 3s});
   test.say(master.address().port);
   while (test.hear() != "end") {
     const cluster::JobStatus status = master.status();

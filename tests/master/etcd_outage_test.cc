@@ -14,7 +14,7 @@
 namespace trireme::master {
 namespace {
 
-constexpr auto kHangAfter = 1500ms;
+constexpr auto kHangAfter = 3000ms;
 constexpr auto kBeatEvery = 20ms;
 
 /// A worker and a server, which count what they are told.
@@ -58,7 +58,7 @@ class EtcdOutage : public ::testing::Test {
 
   EtcdCluster etcd_;
   std::unique_ptr<store::Store> store_ = store::open_store({.location = etcd_.location("job"), .call_within = 1s});
-  std::unique_ptr<store::Leadership> leadership_ = store_->campaign({.ttl = 1s});
+  std::unique_ptr<store::Leadership> leadership_ = store_->campaign({.ttl = 3s});
   net::EventLoop loop_{"members"};
   std::array<std::atomic<std::int64_t>, 2> beats_ = {};  // heartbeats, by role
   std::atomic<int> disturbed_ = 0;                       // how often somebody was told to regroup, or to give up

@@ -254,7 +254,7 @@ TEST_F(MasterTest, LostMasterAbortsTheMembers) {
 
 TEST(Master, AHangIsNoticedAndNamed) {
   auto options = master_options(2, 0);
-  options.hang_after = 1s;
+  options.hang_after = 3s;
   const Master master(options);
   net::EventLoop loop("members");
   auto quiet = member_options(master, cluster::Role::kWorker, 1);
@@ -271,12 +271,12 @@ TEST(Master, AHangIsNoticedAndNamed) {
 
 TEST(Master, TimeoutNamesTheMissingMembers) {
   auto options = master_options(3, 1);
-  options.gather_within = 1s;
+  options.gather_within = 3s;
   const Master master(options);
   net::EventLoop loop("members");
   EXPECT_THAT(master.status().reason, HasSubstr("waiting for server 0, worker 0"));
   EXPECT_FAILS(cluster::Membership(loop, member_options(master, cluster::Role::kWorker, 1), {}), Timeout,
-               "server 0, worker 0, worker 2 did not join within 1 s");
+               "server 0, worker 0, worker 2 did not join within 3 s");
   EXPECT_TRUE(master.over());
 }
 

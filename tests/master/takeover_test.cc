@@ -13,7 +13,7 @@
 namespace trireme::master {
 namespace {
 
-constexpr auto kAnswerWithin = 1s;
+constexpr auto kAnswerWithin = 2s;
 constexpr auto kAsksEvery = 20ms;  // at least: how often a member without a master looks for one
 
 /// A job of one worker, which is told nothing but where to ask for the master.

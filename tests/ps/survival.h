@@ -148,7 +148,8 @@ class Cluster {
   std::function<void(Cluster&)> before_view;                    ///< with the lock: looks who is dead
   void erase_server(MemberId member) { gone_.insert(member); }  // for before_view
 
-  std::atomic<Step> progress{0};  ///< a version that some worker has reached
+  std::atomic<Step> progress{0};         ///< a version that some worker has reached
+  std::atomic<Step> pause_at{~Step{0}};  ///< workers wait before this step: what a test does comes before their end
 
  private:
   void form_if_all_are_here() {
@@ -230,6 +231,7 @@ inline std::vector<float> work(Cluster& cluster, MemberId member, net::Transport
         EXPECT_EQ(there.oldest, version) << "somebody is ahead of a chunk";
       }
       while (version < steps) {
+        while (version >= cluster.pause_at.load()) std::this_thread::yield();
         const LaneRange lanes = lanes_of(view, member);
         compute(client, lanes, version);
         if (version == dies_at) {

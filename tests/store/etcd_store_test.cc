@@ -10,12 +10,13 @@ namespace trireme::store {
 namespace {
 
 constexpr auto kFailingCall = 450ms;  // for calls that are to fail
+constexpr auto kTtl = 3s;             // of a leader that has time to renew it
 
 std::unique_ptr<Store> open(const EtcdCluster& etcd, std::chrono::milliseconds call_within = 5s) {
   return open_store({.location = etcd.location("job"), .call_within = call_within});
 }
 
-/// `call`, which is allowed kFailingCall, throws Timeout or IoError that names etcd's advice, and does not hang.
+/// `call` throws Timeout or IoError that names etcd's advice, and does not hang.
 template <typename F>
 void expect_gives_up(const F& call) {
   expect_ends_within(kPatience, [&] {
@@ -83,10 +84,10 @@ TEST(EtcdLocation, ARiskyOneIsWarnedOf) {
 TEST(EtcdStore, OutlivesAMemberAndFailsInTimeWithoutAMajority) {
   EtcdCluster etcd({.members = 3});
   const auto store = open(etcd);
-  auto leader = open(etcd, kFailingCall)->campaign({.ttl = 1s});
+  auto leader = open(etcd, 3s)->campaign({.ttl = kTtl});
   leader->commit({{"key", "1"}});
   etcd.kill(0);                                                // the one that was asked so far
-  outlast_lease(etcd, 1s);                                     // which is to be renewed elsewhere
+  outlast_lease(etcd, kTtl);                                   // which is to be renewed elsewhere
   EXPECT_TRUE(eventually([&] { return leader->leading(); }));  // if it was etcd's leader, that takes a moment
   leader->commit({{"key", "2"}});
   EXPECT_EQ(store->get("key"), "2");
@@ -99,7 +100,7 @@ TEST(EtcdStore, OutlivesAMemberAndFailsInTimeWithoutAMajority) {
   leader = nullptr;
 
   etcd.restart(0);
-  leader = store->campaign({.ttl = 1s});
+  leader = store->campaign({.ttl = kTtl, .deadline = Deadline::in(kPatience)});
   ASSERT_NE(leader, nullptr);
   leader->commit({{"key", "3"}});
   etcd.stop(0);  // hangs, which looks different from outside
@@ -110,8 +111,8 @@ TEST(EtcdStore, OutlivesAMemberAndFailsInTimeWithoutAMajority) {
 
 TEST(EtcdStore, ALateWriteNeverUndoesALaterCommit) {
   EtcdCluster etcd({.members = 3});
-  const auto store = open(etcd, 2s);
-  const auto leader = store->campaign({});
+  const auto store = open(etcd, 6s);  // of which each member gets a third: etcd may have to elect another leader
+  const auto leader = store->campaign({.ttl = 10s});
   leader->commit({{"key", "0"}});
   etcd.stop(0);
   leader->commit({{"key", "old"}});  // lies in the stopped member; another one does it
@@ -126,11 +127,11 @@ TEST(EtcdStore, ALateWriteNeverUndoesALaterCommit) {
 TEST(EtcdStore, ACommitThatFailedIsSettledByTheNext) {
   EtcdCluster etcd;
   const auto store = open(etcd);
-  const auto leader = open(etcd, 1s)->campaign({.ttl = 30s});
+  const auto leader = open(etcd, 2s)->campaign({.ttl = 30s});
   leader->commit({{"key", "0"}});
   for (int i = 0; i < 3; ++i) {
     etcd.stop(0);
-    EXPECT_FAILS(leader->commit({{"key", "lost"}, {"lost", "maybe"}}), Timeout, "/v3/kv/txn within 1000 ms");
+    EXPECT_FAILS(leader->commit({{"key", "lost"}, {"lost", "maybe"}}), Timeout, "/v3/kv/txn within 2000 ms");
     etcd.resume(0);
     etcd.wait_ready(0);
     leader->commit({{"key", std::to_string(i)}});
@@ -150,7 +151,7 @@ TEST(EtcdStore, HistoryIsBounded) {
   constexpr std::uint32_t kKept = 20;
   const EtcdCluster etcd;
   const auto store = open(etcd);
-  const auto leader = store->campaign({.kept_commits = kKept});
+  const auto leader = store->campaign({.ttl = 10s, .kept_commits = kKept});
   EtcdGateway gateway(etcd.access());
   const auto read_first = [&] { gateway.ask("/v3/kv/range", {{"key", "AA=="}, {"revision", "2"}}, Deadline::in(10s)); };
   for (std::uint32_t i = 0; i < kKept; ++i) leader->commit({{"key", std::to_string(i)}});
@@ -162,8 +163,8 @@ TEST(EtcdStore, HistoryIsBounded) {
 
 TEST(EtcdStore, ErrorNamesEachFailedMember) {
   const EtcdLocation nobody{.members = {{.host = "127.0.0.1", .port = 1}, {.host = "127.0.0.1", .port = 2}}};
-  const auto store = open_etcd_store(nobody, 200ms);
-  EXPECT_FAILS(store->get("key"), IoError, "127.0.0.1:1 cannot be reached", "127.0.0.1:2 cannot be reached", "200 ms");
+  const auto store = open_etcd_store(nobody, 2s);
+  EXPECT_FAILS(store->get("key"), IoError, "127.0.0.1:1 cannot be reached", "127.0.0.1:2 cannot be reached", "2000 ms");
 }
 
 }  // namespace

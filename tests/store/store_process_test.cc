@@ -66,7 +66,7 @@ TEST(EtcdProcesses, AKilledLeaderIsReplacedWithinThreeSeconds) {
 TEST(EtcdProcesses, StoppedLeaderCannotWriteAfterItsSuccessor) {
   EtcdPlace place;
   const auto store = place.open();
-  Process first([&](Talk& test) { lead_and_obey(*place.open(), {.ttl = 1s}, test); });
+  Process first([&](Talk& test) { lead_and_obey(*place.open(), {.ttl = 3s}, test); });
   first.talk().hear();
   first.stop();
   const auto second = take_over(*store);

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "tests/store/store_places.h"
+#include "tests/support/eventually.h"
 #include "tests/support/expect_fails.h"
 
 namespace trireme::store {
@@ -13,9 +14,9 @@ namespace {
 
 class StoreContract : public ::testing::TestWithParam<std::string> {
  protected:
-  static std::unique_ptr<Leadership> lead(Store& store, const std::string& name,
-                                          Deadline deadline = Deadline::in(10s)) {
-    return store.campaign({.candidate = {.name = name, .value = name + ":4711"}, .ttl = 1s, .deadline = deadline});
+  static std::unique_ptr<Leadership> lead(Store& store, const std::string& name, Deadline deadline = Deadline::in(10s),
+                                          std::chrono::milliseconds ttl = 10s) {
+    return store.campaign({.candidate = {.name = name, .value = name + ":4711"}, .ttl = ttl, .deadline = deadline});
   }
   static Deadline now() { return Deadline::in(0s); }
 
@@ -128,11 +129,11 @@ TEST_P(StoreContract, HasOneLeaderAtATime) {
 
 TEST_P(StoreContract, ALeaderThatVanishesIsReplaced) {
   const auto other = place_->open();
-  auto a = lead(*store_, "a");
+  auto a = lead(*store_, "a", Deadline::in(10s), /*ttl=*/2s);
   a->commit({{"key", "of a"}});
   const auto term = a->term();
   a.reset();  // its lease is not renewed any more, nor given back
-  const auto b = lead(*other, "b", Deadline::in(3s));
+  const auto b = lead(*other, "b", Deadline::in(kPatience));
   ASSERT_NE(b, nullptr);
   EXPECT_GT(b->term(), term);
   EXPECT_EQ(other->get("key"), "of a");

@@ -19,7 +19,7 @@ class Chaos : public ::testing::Test {
  protected:
   Outcome chaos(std::vector<std::string> flags) {
     flags.insert(flags.begin(), {"chaos", "--data-dir", images_.string(), "--batch", "32", "--checkpoint-every", "0"});
-    return run_trireme(folder_, flags);
+    return run_trireme(folder_, flags, {}, 120s);
   }
 
   TempFolder folder_;
@@ -27,8 +27,9 @@ class Chaos : public ::testing::Test {
 };
 
 TEST_F(Chaos, KilledWorkersChangeNothing) {
-  const Outcome outcome = chaos({"--strategy", "allreduce", "-w", "4", "--steps", "200", "--step-ms", "25", "--every",
-                                 "60", "--count", "2", "--json"});
+  // The second fault waits until the first victim is back: its process has seconds for that before the run ends.
+  const Outcome outcome = chaos({"--strategy", "allreduce", "-w", "4", "--steps", "100", "--step-ms", "80", "--every",
+                                 "10", "--count", "2", "--json"});
   EXPECT_EQ(outcome.status, 0) << outcome.out << outcome.err;
   const auto report = outcome.json();
   ASSERT_TRUE(report.is_object()) << outcome.out;
@@ -44,8 +45,8 @@ TEST_F(Chaos, KilledWorkersChangeNothing) {
 }
 
 TEST_F(Chaos, WorkerThatReturnsOnlyAfterTheEndIsNoFailure) {
-  const Outcome outcome = chaos({"--strategy", "allreduce", "-w", "2", "--steps", "60", "--step-ms", "20", "--every",
-                                 "60", "--count", "1", "--fault-seed", "3", "--json"});  // at step 59
+  const Outcome outcome = chaos({"--strategy", "allreduce", "-w", "2", "--steps", "12", "--step-ms", "200", "--every",
+                                 "12", "--count", "1", "--fault-seed", "3", "--json"});  // at step 11
   EXPECT_EQ(outcome.status, 0) << outcome.out << outcome.err;
   EXPECT_EQ(outcome.json().at("injected"), 1);
 }
@@ -65,7 +66,7 @@ class ProgramChaos : public ::testing::Test {
     flags.insert(flags.begin(), {"chaos", "--out", (folder_ / "chaos").string(), "--json"});
     flags.emplace_back("--");
     flags.insert(flags.end(), program.begin(), program.end());
-    return run_trireme(folder_, flags, {{"OPENBLAS_NUM_THREADS", "1"}});  // the bits depend on it
+    return run_trireme(folder_, flags, {{"OPENBLAS_NUM_THREADS", "1"}}, 120s);  // the bits depend on it
   }
 
   static std::string example(const std::string& name) { return TRIREME_BINARY_DIR "/" + name; }
@@ -76,12 +77,12 @@ class ProgramChaos : public ::testing::Test {
 
 TEST_F(ProgramChaos, ElasticLoopEndsWithTheSameState) {
   const Outcome outcome =
-      chaos({"-w", "2", "-s", "0", "--every", "60", "--count", "2"}, {example("own_loop"), images_.string(), "200"});
+      chaos({"-w", "2", "-s", "0", "--every", "10", "--count", "2"}, {example("own_loop"), images_.string(), "300"});
   EXPECT_EQ(outcome.status, 0) << outcome.out << outcome.err;
   const auto report = outcome.json();
   ASSERT_TRUE(report.is_object()) << outcome.out;
   EXPECT_EQ(report.at("injected"), 2);
-  EXPECT_EQ(report.at("steps"), 200);
+  EXPECT_EQ(report.at("steps"), 300);
   EXPECT_EQ(report.at("compared"), "state");
   EXPECT_EQ(report.at("parameters_sha256").get<std::string>().size(), 64u);
   EXPECT_EQ(report.at("parameters_sha256"), report.at("reference_sha256"));

@@ -229,10 +229,8 @@ TEST(Run, JsonIsOneLineEvenOfAProgramWithoutAResult) {
 
 TEST(Run, ReturnsTheWorstStatusAndShowsTheEndOfTheLog) {
   const TempFolder folder;
-  const Outcome outcome = run_trireme(folder,
-                                      {"run", "-w", "2", "-s", "1", "--", "/bin/sh", "-c",
-                                       "test $TRIREME_RANK = 0 && sleep 100; echo what went wrong; exit 3"},
-                                      {}, 30s);
+  const Outcome outcome = run_trireme(folder, {"run", "-w", "2", "-s", "1", "--", "/bin/sh", "-c",
+                                               "test $TRIREME_RANK = 0 && sleep 100; echo what went wrong; exit 3"});
   EXPECT_EQ(outcome.status, 3);
   EXPECT_THAT(outcome.err,
               AllOf(HasSubstr("worker 1 exited with status 3"), HasSubstr("what went wrong"), HasSubstr("logs: ")));

@@ -38,10 +38,11 @@ class Runs : public ::testing::Test {
     std::map<std::uint32_t, int> commits;  ///< by worker: how much of the work took effect for it
   };
 
-  /// Trains with a worker that computes ten times as long as the others: who did how much?
-  Shares with_straggler(std::uint32_t straggler, Flags flags) {
+  /// Trains with a worker that computes `times` as long as the others: who did how much?
+  Shares with_straggler(std::uint32_t straggler, Flags flags, int times = 10) {
     const std::string run = "slow-" + std::to_string(++runs_);
-    flags.insert(flags.end(), {"--slow", std::to_string(straggler) + ":10", "--threads", "1", "--trace-steps"});
+    const std::string slow = std::to_string(straggler) + ":" + std::to_string(times);
+    flags.insert(flags.end(), {"--slow", slow, "--threads", "1", "--trace-steps"});
     const auto result = train(flags, run);
     Shares shares{.lead = result.value("clock_spread_max", -1.0), .commits = {}};
     for (const observe::StepEvent& event : observe::TraceFollower(folder_ / run).next()) {
@@ -52,9 +53,11 @@ class Runs : public ::testing::Test {
 
   /// 40 steps of 2 lanes, by 2 workers of which the second is the straggler. Nobody waits for the slow one in order to
   /// evaluate, or to save.
-  Shares two_with_straggler(const std::string& consistency) {
-    return with_straggler(1, {"--workers", "2", "--steps", "40", "--batch", "128", "--consistency", consistency,
-                              "--checkpoint-every", "1000"});
+  Shares two_with_straggler(const std::string& consistency, int times = 10) {
+    return with_straggler(1,
+                          {"--workers", "2", "--steps", "40", "--batch", "128", "--consistency", consistency,
+                           "--checkpoint-every", "1000"},
+                          times);
   }
 
  private:
@@ -95,10 +98,11 @@ TEST_F(Runs, SspWithAStragglerGoesOnAfterEveryCheckpoint) {
 
 TEST_F(Runs, AStragglerDoesHalfOfTheWorkInBspLessInSspAndLittleInAsp) {
   // A worker that is always slow is waited for in the end: what ssp gains are the steps of its lead. Of 80 pieces of
-  // work the slow worker does 40 with bsp, (80 - 48) / 2 with ssp:48, and about 8 with asp.
+  // work the slow worker does 40 with bsp, (80 - 48) / 2 with ssp:48, and about 6 with asp: it is slower there, since
+  // what a busy machine adds to each push and pull makes the other one slow, too.
   Shares bsp = two_with_straggler("bsp");
   Shares ssp = two_with_straggler("ssp:48");
-  Shares asp = two_with_straggler("asp");
+  Shares asp = two_with_straggler("asp", 20);
   EXPECT_EQ(bsp.commits[0], 40);
   EXPECT_EQ(bsp.commits[1], 40);
   EXPECT_EQ(ssp.commits[0] + ssp.commits[1], 80);

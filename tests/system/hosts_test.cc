@@ -78,7 +78,12 @@ TEST_P(Hosts, AreAddedAndRemovedDownToBelowTheMinimum) {
   const Step waits_at = job_.steps_made();
   job_.start_worker(1, a_->site());
   ASSERT_TRUE(has_workers(2, /*times=*/3));
-  EXPECT_EQ(first_step_of(job_.worker(1)), waits_at) << "nothing is trained with too few";
+  const std::optional<Step> first = first_step_of(job_.worker(1));
+  ASSERT_TRUE(first);
+  // The step during which it died may have taken effect for it only, or for the other, which records that later.
+  EXPECT_LE(*first, waits_at + 1) << "nothing is trained with too few";
+  EXPECT_GE(*first + 1, waits_at);
+  EXPECT_EQ(count_events(master_->err(), {"view_formed", {{"workers", 1}}}), 0u);
   ASSERT_TRUE(job_.advances(10));
 
   a_->run([&] { ask_to_stop(job_.announced(), job_.secret()); });

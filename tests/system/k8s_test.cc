@@ -1,14 +1,12 @@
 // `trireme k8s`: pods that are started as its manifests say find their places, train, and answer their probes.
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
+#include <signal.h>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/file.h"
+#include "tests/support/reserved_port.h"
 #include "tests/system/program.h"
 
 namespace trireme::system_test {
@@ -56,21 +54,11 @@ class K8s : public ::testing::Test {
     write_file_atomically(folder_ / "secret", as_bytes(by_kind["Secret"]["stringData"]["secret"].get<std::string>()));
   }
 
-  static std::string free_port() {
-    const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof(address);
-    ::bind(socket, reinterpret_cast<sockaddr*>(&address), size);
-    ::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size);
-    ::close(socket);
-    return std::to_string(ntohs(address.sin_port));
-  }
-
   TempFolder folder_;
-  std::string port_ = free_port();
-  std::string page_port_ = free_port();
+  const ReservedPort reserved_;
+  const ReservedPort reserved_for_page_;
+  const std::string port_ = reserved_.text();
+  const std::string page_port_ = reserved_for_page_.text();
 };
 
 TEST_F(K8s, EachPodResolvesToItsPlace) {
@@ -111,8 +99,9 @@ TEST_F(K8s, PodsTrainAnswerTheirProbesAndGoOnAfterAStop) {
   write_file_atomically(folder_ / "hosts",
                         as_bytes(std::string("127.0.0.1 localhost digits-0.digits digits-1.digits\n")));
   const std::string images = make_images(folder_).string();
+  // Long enough to be stopped halfway, however long the probes take.
   const Words flags{"--data-dir", images,    "--model", "mlp",       "--strategy", "allreduce", "--steps",
-                    "60",         "--batch", "32",      "--threads", "1",          "--step-ms", "40"};
+                    "150",        "--batch", "32",      "--threads", "1",          "--step-ms", "40"};
   Words after{"--"};
   after.insert(after.end(), flags.begin(), flags.end());
   auto all = manifests(after);
@@ -144,7 +133,7 @@ TEST_F(K8s, PodsTrainAnswerTheirProbesAndGoOnAfterAStop) {
   EXPECT_EQ(first.wait().status, 0) << first.out() << first.err();
   EXPECT_EQ(second.wait().status, 0) << second.out() << second.err();
   const auto result = nlohmann::json::parse(read_file(folder_ / "run" / "result.json"));
-  EXPECT_EQ(result["steps"], 60);
+  EXPECT_EQ(result["steps"], 150);
   Words alone{"train", "--workers", "2", "--json", "--out", (folder_ / "alone").string()};
   alone.insert(alone.end(), flags.begin(), flags.end() - 2);  // without --step-ms
   EXPECT_EQ(run_trireme(folder_, alone).json()["parameters_sha256"], result["parameters_sha256"]);

@@ -1,16 +1,14 @@
 // Jobs that other launchers start: mpirun, torchrun's variables, TF_CONFIG, ps-lite's, Kubernetes'. Each has to end
 // with the parameters of the job that Trireme starts itself.
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
+#include <signal.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/file.h"
+#include "tests/support/reserved_port.h"
 #include "tests/system/program.h"
 
 namespace trireme::system_test {
@@ -72,19 +70,6 @@ class Launchers : public ::testing::Test {
     for (const auto& program : programs) outcomes.push_back(program->wait());
     for (const Outcome& outcome : outcomes) EXPECT_EQ(outcome.status, 0) << outcome.out << outcome.err;
     return outcomes;
-  }
-
-  /// A port that nobody listens on now.
-  static std::string free_port() {
-    const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof address;
-    ::bind(socket, reinterpret_cast<const sockaddr*>(&address), size);
-    ::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size);
-    ::close(socket);
-    return std::to_string(ntohs(address.sin_port));
   }
 
   /// As torchrun sets them for the processes of one host; the port is only a part of the job's name there.
@@ -181,7 +166,10 @@ TEST_F(Launchers, AMeetingFileThatOthersCanReadIsNotUsed) {
 
 TEST_F(Launchers, TfConfigGivesTheBitsOfOurOwnLaunch) {
   const std::string at = "127.0.0.1:";
-  const nlohmann::json cluster{{"worker", {at + free_port(), at + free_port()}}, {"ps", {at + free_port()}}};
+  const ReservedPort first;
+  const ReservedPort second;
+  const ReservedPort server;
+  const nlohmann::json cluster{{"worker", {at + first.text(), at + second.text()}}, {"ps", {at + server.text()}}};
   const auto place = [&](const std::string& type, int index) {
     const nlohmann::json config{{"cluster", cluster}, {"task", {{"type", type}, {"index", index}}}};
     return Environment{{"TF_CONFIG", config.dump()}, {"TRIREME_SECRET", kSecret}};
@@ -223,13 +211,13 @@ TEST_F(Launchers, PodsOfAnIndexedJobFindEachOtherByName) {
   }
   Words command{"/usr/bin/unshare", "-m", "sh", "-c", "mount --bind hosts /etc/hosts && exec \"$@\"", "sh"};
   for (const std::string& word : train({"--out", "run"})) command.push_back(word);
-  const std::string port = free_port();
+  const ReservedPort port;
   const auto place = [&](int index) {
     return Environment{{"JOB_COMPLETION_INDEX", std::to_string(index)},
                        {"HOSTNAME", "digits-" + std::to_string(index)},
                        {"TRIREME_PODS", "2"},
                        {"TRIREME_SERVICE", "digits"},
-                       {"TRIREME_PORT", port},
+                       {"TRIREME_PORT", port.text()},
                        {"TRIREME_SECRET", kSecret}};
   };
   EXPECT_EQ(parameters(start_all(command, {place(0), place(1)})[0]), own_parameters());

@@ -150,10 +150,12 @@ TEST_F(Meshes, KilledInAnyDimensionOfACubeTheRunEndsWithTheSameBits) {
 TEST_F(Meshes, KilledWorkersCostNoBits) {
   for (const Flags& layout : {Flags{"--mesh", "data=2,pipe=2"}, Flags{"-w", "3", "--strategy", "zero:3"}}) {
     const Outcome outcome =
-        run_trireme(folder_, all_of({{"chaos", "--steps", "40", "--step-ms", "60", "--checkpoint-every", "10",
-                                      "--count", "2", "--every", "10", "--roles", "worker", "--faults", "kill"},
-                                     gpt(),
-                                     layout}));
+        run_trireme(folder_,
+                    all_of({{"chaos", "--steps", "40", "--step-ms", "60", "--checkpoint-every", "10", "--count", "2",
+                             "--every", "10", "--roles", "worker", "--faults", "kill"},
+                            gpt(),
+                            layout}),
+                    {}, 120s);
     EXPECT_EQ(outcome.status, 0) << outcome.out << outcome.err;
     EXPECT_THAT(outcome.out + outcome.err, HasSubstr("PASSED"));
     EXPECT_THAT(outcome.out + outcome.err, HasSubstr("the same as the undisturbed run's"));

@@ -38,9 +38,11 @@ class Numbers : public ::testing::Test {
     Program launcher(folder_, trireme(flags(run, more)));
     EXPECT_TRUE(eventually(
         [&] { return !rows(run, "train").empty() && rows(run, "train").back().at("step") >= std::stoi(step); }));
-    for (const pid_t process : descendants(launcher.pid())) ::kill(process, SIGKILL);
-    launcher.send(SIGKILL);
+    const std::vector<pid_t> all = descendants(launcher.pid());
+    launcher.send(SIGKILL);  // first: it would replace the others
+    for (const pid_t process : all) ::kill(process, SIGKILL);
     launcher.wait();
+    for (const pid_t process : all) EXPECT_TRUE(eventually([&] { return is_gone(process); }));
   }
 
   /// The rows of a kind, without what differs between equal runs.

@@ -114,11 +114,13 @@ TEST_F(Page, NamesAWorkerThatIsStoppedAndAMasterIsReplacedBehindTheSameLink) {
   EXPECT_TRUE(eventually([&] { return get("/api/run")["hang"].dump().find("server 0") != std::string::npos; }));
   ::kill(server, SIGCONT);
   const pid_t master = page_.at("pid").get<pid_t>();
+  job_.job.send(SIGSTOP);  // it would replace a master that hangs
   ::kill(master, SIGSTOP);
   const Outcome stacks = command({"stacks"});
   EXPECT_THAT(stacks.out, HasSubstr("(stopped)"));
   EXPECT_THAT(stacks.out, HasSubstr("trireme::cluster::Membership::beat"));
   ::kill(master, SIGKILL);
+  job_.job.send(SIGCONT);
   ASSERT_TRUE(eventually([&] {
     const json after = json::parse(read_file(job_.run / "page.json"), nullptr, false);
     return after.is_object() && after["pid"] != page_["pid"];

@@ -89,7 +89,8 @@ void PartitionedJob::start() {
   for (const std::string name : {"master0", "master1"}) {  // the first one leads
     programs_[name] =
         job_.start_master({"--standby", "--hang-after", std::to_string(kCellHangAfter.count())}, host(name).site());
-    if (name == "master0" && !PlacedJob::logs(*programs_[name], "listening")) fail<Timeout>("no master leads");
+    if (name == "master0" && !PlacedJob::logs(*programs_[name], "listening", 1, kPatience))
+      fail<Timeout>("no master leads");
   }
   for (std::uint32_t slot = 0; slot < servers_of(cell_); ++slot) {
     const std::string name = fmt::format("server{}", slot);
@@ -98,8 +99,8 @@ void PartitionedJob::start() {
   for (std::uint32_t slot = 0; slot < kCellWorkers; ++slot) {
     job_.start_worker(slot, host(fmt::format("worker{}", slot)).site());
   }
-  if (!eventually([&] { return job_.steps_made() > 20; }, 60s)) fail<Timeout>("the job does not begin");
-  if (!eventually([&] { return complete(); }, 30s)) fail<Timeout>("not all take part");
+  if (!eventually([&] { return job_.steps_made() > 20; })) fail<Timeout>("the job does not begin");
+  if (!eventually([&] { return complete(); })) fail<Timeout>("not all take part");
 }
 
 void PartitionedJob::set_link(bool cut) {
@@ -136,16 +137,20 @@ void PartitionedJob::read_master_logs() {
       if (event.key == "view_formed") ++outcome_.views;
       if (!outcome_.named_s) outcome_.named_s = seconds_between(cut_at_, observe::trace_clock());
       const auto reason = event.fields.find("reason");
-      if (!healed_ && reason != event.fields.end()) outcome_.reason = reason->second;
+      if (!healed_ && reason != event.fields.end() && !reason_named()) outcome_.reason = reason->second;
     }
     known_[name] = events.size();
   }
 }
 
+/// The reason that is waited for, whatever the masters say later: several lines may come between two looks.
+bool PartitionedJob::reason_named() const {
+  return !cell_.until_named.empty() && outcome_.reason.find(cell_.until_named) != std::string::npos;
+}
+
 /// The reason is known, and steps go on without whoever is left out.
 bool PartitionedJob::named() const {
-  const bool expected = outcome_.named_s && outcome_.reason.find(cell_.until_named) != std::string::npos;
-  return expected && (outcome_.views > 0 || cell_.pair == CutPair::kMasterEtcd);
+  return reason_named() && (outcome_.views > 0 || cell_.pair == CutPair::kMasterEtcd);
 }
 
 /// The longest time between two new steps of which the first was made before `begun_before`.
@@ -200,7 +205,7 @@ PartitionOutcome PartitionedJob::run() {
       outcome_.wrong.push_back("it did not heal: " + status().dump());
     }
     const Step goal = job_.steps_made() + 20;
-    if (!watch_until([&] { return job_.steps_made() >= goal; }, 20s)) {
+    if (!watch_until([&] { return job_.steps_made() >= goal; }, kPatience)) {
       outcome_.wrong.emplace_back("no steps after it has healed");
     }
   }

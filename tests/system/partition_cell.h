@@ -85,6 +85,7 @@ class PartitionedJob {
   void set_link(bool cut);
   [[nodiscard]] bool watch_until(const std::function<bool()>& done, std::chrono::milliseconds within);
   void read_master_logs();
+  bool reason_named() const;
   bool named() const;
   double longest_pause(Nanoseconds begun_before) const;
   nlohmann::json status();

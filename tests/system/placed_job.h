@@ -69,7 +69,7 @@ class PlacedJob {
 
   /// Waits until somebody has logged `event` `times` times; for ASSERT_TRUE.
   static ::testing::AssertionResult logs(const Program& program, const WantedEvent& event, std::size_t times = 1,
-                                         std::chrono::milliseconds within = 20s);
+                                         std::chrono::milliseconds within = kPatience);
 
   /// The workers, asked to stop, end well, with the parameters of a run of as many steps that nobody disturbed.
   void expect_undisturbed_end();

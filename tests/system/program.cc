@@ -146,6 +146,8 @@ std::vector<pid_t> descendants(pid_t pid) {
   return all;
 }
 
+std::string words_of(pid_t pid) { return content_of("/proc/" + std::to_string(pid) + "/cmdline"); }
+
 pid_t wait_for_member(pid_t launcher, const std::string& role, int rank, const std::filesystem::path& run,
                       const std::optional<WantedEvent>& event) {
   pid_t found = 0;

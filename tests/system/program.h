@@ -68,6 +68,9 @@ std::string last_line(const std::string& text, const std::string& words);
 /// Children, their children and so on, of a process that runs.
 std::vector<pid_t> descendants(pid_t pid);
 
+/// The command line of a process, each word ended by a 0; empty if it is gone: it may be at any time.
+std::string words_of(pid_t pid);
+
 /// The descendant of `launcher` with that role and rank, once it is there and has logged `event` in run folder `run`;
 /// 0 if that did not happen in time.
 pid_t wait_for_member(pid_t launcher, const std::string& role, int rank, const std::filesystem::path& run,

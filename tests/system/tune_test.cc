@@ -49,49 +49,42 @@ class Tune : public ::testing::Test {
   std::filesystem::path images_ = make_images(folder_);
 };
 
-TEST_F(Tune, KilledSearchEndsWithTheTableOfAnUndisturbedOne) {
+/// A process below `search` whose command line has `word`; 0 if there is none now.
+pid_t find_process(pid_t search, const std::string& word) {
+  for (const pid_t pid : descendants(search)) {
+    if (words_of(pid).find(word) != std::string::npos) return pid;
+  }
+  return 0;
+}
+
+TEST_F(Tune, KilledFiveTimesItEndsWithTheTableOfAnUndisturbedOne) {
   const Outcome whole = run(search("whole"));
   ASSERT_EQ(whole.status, 0) << whole.out << whole.err;
   EXPECT_THAT(whole.out, HasSubstr("trireme train "));
   EXPECT_THAT(read_file(folder_ / "whole" / "plot.svg"), HasSubstr("<circle"));
 
-  std::vector<pid_t> left;
-  {
-    Program killed(folder_, trireme(search("killed")));
-    const auto state = folder_ / "killed" / "tune.json";
-    // A trial has come to a rung, and another one is at work: a launcher, a master, a worker.
-    ASSERT_TRUE(eventually(
-        [&] {
-          left = descendants(killed.pid());
-          return left.size() > 2 && std::filesystem::exists(state) &&
-                 read_file(state).find("\"rung\"") != std::string::npos;
-        },
-        60s));
-    killed.send(SIGKILL);
-    EXPECT_EQ(killed.wait().status, 128 + SIGKILL);
+  const std::string worker = "trireme-worker", launcher("train\0", 6), master("\0master\0", 8), search_itself;
+  const Words resume{"tune", "--resume", (folder_ / "killed").string(), "--json"};
+  auto job = std::make_unique<Program>(folder_, trireme(search("killed")));
+  for (const std::string& victim : {worker, search_itself, master, launcher, search_itself}) {
+    std::vector<pid_t> all;
+    pid_t found = 0;
+    ASSERT_TRUE(eventually([&] {  // a trial is at work: a launcher, a master, a worker
+      all = descendants(job->pid());
+      found = victim.empty() ? job->pid() : find_process(job->pid(), victim);
+      return found > 0 && find_process(job->pid(), worker) > 0;
+    })) << job->out()
+        << job->err();
+    ::kill(found, SIGKILL);
+    if (found != job->pid()) continue;
+    EXPECT_EQ(job->wait().status, 128 + SIGKILL);
+    EXPECT_TRUE(eventually([&] { return std::ranges::all_of(all, is_gone); })) << "processes are left behind";
+    job = std::make_unique<Program>(folder_, trireme(resume));
   }
-  EXPECT_TRUE(eventually([&] { return std::ranges::all_of(left, is_gone); }, 10s)) << "processes are left behind";
-  const Outcome resumed = run({"tune", "--resume", (folder_ / "killed").string(), "--json"});
-  ASSERT_EQ(resumed.status, 0) << resumed.out << resumed.err;
+  const Outcome end = job->wait(120s);
+  ASSERT_EQ(end.status, 0) << end.out << end.err;
   EXPECT_EQ(table("killed"), table("whole"));
-  EXPECT_EQ(resumed.json()["trials"].size(), 6u);
-}
-
-TEST_F(Tune, TrialWhoseLauncherIsKilledGoesOn) {
-  Program search_with_kill(folder_, trireme(search("killed", {"--random", "--trials", "1", "--step-ms", "50"})));
-  const auto run_folder = folder_ / "killed" / "trials" / "000";
-  const auto trial = [&]() -> pid_t {
-    for (const pid_t pid : descendants(search_with_kill.pid())) {
-      const std::string words = read_file(fmt::format("/proc/{}/cmdline", pid));
-      if (words.find(std::string("train\0", 6)) != std::string::npos) return pid;
-    }
-    return 0;
-  };
-  ASSERT_TRUE(eventually([&] { return std::filesystem::exists(run_folder / "metrics.jsonl") && trial() > 0; }, 60s));
-  ::kill(trial(), SIGKILL);
-  const Outcome outcome = search_with_kill.wait(120s);
-  EXPECT_EQ(outcome.status, 0) << outcome.out << outcome.err;
-  EXPECT_THAT(outcome.out, HasSubstr("trained fully"));
+  EXPECT_EQ(end.json()["trials"].size(), 6u);
 }
 
 TEST_F(Tune, WrongInputIsRefusedBeforeAnythingStarts) {

@@ -23,8 +23,8 @@ using Clock = Deadline::Clock;
 
 constexpr auto kBeatEvery = 200ms;
 constexpr auto kSilentAfter = 700ms;
-constexpr auto kOwnAbsence = 1s;  // between two beats: this process was stopped, or had no CPU time
-constexpr auto kNewsWithin = 100ms;
+constexpr auto kOwnAbsence = 1s;      // between two beats: this process was stopped, or had no CPU time
+constexpr auto kNewsWithin = 1s;      // they are on their way; a busy network thread may take a while
 constexpr auto kFarewellWithin = 2s;  // it is 24 bytes, and needs only a moment of the network thread
 constexpr std::uint64_t kAll = std::numeric_limits<std::uint64_t>::max();
 
@@ -302,13 +302,17 @@ bool FailureDetector::wait_broken() const {
 std::string FailureDetector::give_up(std::uint64_t collective) {
   std::string silent;
   std::string behind;
-  std::optional<Rank> culprit;
+  std::optional<Rank> culprit;  // of several that are silent, the one that was first: others may be late, not stopped
+  Clock::duration longest = kSilentAfter;
   {
     const MutexLock lock(state_->mutex);
     for (const auto& [rank, peer] : state_->peers) {
       const auto quiet = Clock::now() - peer.last_heard;
       if (quiet > kSilentAfter) {
-        if (silent.empty()) culprit = rank;
+        if (quiet > longest) {
+          culprit = rank;
+          longest = quiet;
+        }
         silent += fmt::format("{}rank {} (silent for {:.1f} s: stopped, or cut off)", silent.empty() ? "" : ", ", rank,
                               seconds(quiet));
       } else if (peer.begun < collective) {

@@ -23,7 +23,7 @@ class CountingFeed final : public HttpFeed {
   int count_ = 0;
 };
 
-class EchoHandler final : public HttpHandler {
+class AnsweringHandler final : public HttpHandler {
  public:
   HttpReply answer(const HttpRequest& request) override {
     if (request.path == "/wrong") fail<InvalidArgument>("that is \"wrong\"");
@@ -45,7 +45,7 @@ const std::string kUpgrade =
 
 class HttpServerTest : public testing::Test {
  protected:
-  EchoHandler handler_;
+  AnsweringHandler handler_;
   HttpServer server_{{.connections = 8, .request_within = std::chrono::seconds(30), .feed_every = 5ms}, handler_};
 };
 
@@ -163,7 +163,7 @@ TEST_F(HttpServerTest, RefusesWebSocketsOfOtherSites) {
 }
 
 TEST(HttpServer, EndsWithOpenConnections) {
-  EchoHandler handler;
+  AnsweringHandler handler;
   auto server = std::make_unique<HttpServer>(HttpServerOptions{.feed_every = 1ms}, handler);
   const RawClient idle(server->port());
   const RawClient listener(server->port());
@@ -175,7 +175,7 @@ TEST(HttpServer, EndsWithOpenConnections) {
 }
 
 TEST(HttpServer, ASuccessorKeepsThePort) {
-  EchoHandler handler;
+  AnsweringHandler handler;
   auto first = std::make_unique<HttpServer>(HttpServerOptions{}, handler);
   const std::uint16_t port = first->port();
   const HttpServer beside({.port_before = port}, handler);
@@ -187,7 +187,7 @@ TEST(HttpServer, ASuccessorKeepsThePort) {
 }
 
 TEST(HttpServer, ListensOnLoopbackOnly) {
-  EchoHandler handler;
+  AnsweringHandler handler;
   EXPECT_THROW(HttpServer({.host = "0.0.0.0"}, handler), InvalidArgument);
   EXPECT_THROW(HttpServer({.host = "example.com"}, handler), InvalidArgument);
 }
