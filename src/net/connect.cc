@@ -2,6 +2,8 @@
 
 #include <sys/socket.h>
 
+#include <algorithm>
+#include <future>
 #include <thread>
 
 #include "base/error.h"
@@ -32,18 +34,29 @@ awaitable<Ending> ending_of(awaitable<void> work) {
   co_return ending;
 }
 
-/// Runs `work` on the socket's loop; when the deadline passes first, closes `socket` and throws Timeout.
+/// Throws Timeout when the deadline passes before `finished` is ready, and what the caller's check throws.
+void wait_for(const std::future<Ending>& finished, const ConnectOptions& options, const std::string& peer) {
+  constexpr Deadline::Clock::duration kCheckEvery = 50ms;
+  while (finished.wait_for(std::min(kCheckEvery, options.deadline.left())) != std::future_status::ready) {
+    if (options.deadline.passed()) fail<Timeout>("{} did not complete the handshake in time", peer);
+    if (options.check) options.check();
+  }
+}
+
+/// Runs `work` on the socket's loop; if it is not to be waited for any longer, closes `socket` and throws why.
 template <typename Socket>
-void run_until(Socket& socket, awaitable<void> work, Deadline deadline, const std::string& peer) {
+void run_until(Socket& socket, awaitable<void> work, const ConnectOptions& options, const std::string& peer) {
   auto finished = asio::co_spawn(socket.get_executor(), ending_of(std::move(work)), asio::use_future);
-  if (finished.wait_until(deadline.at()) != std::future_status::ready) {
+  try {
+    wait_for(finished, options, peer);
+  } catch (...) {
     auto closed = asio::post(socket.get_executor(), asio::use_future([&socket] {
                                boost::system::error_code ignored;
                                socket.close(ignored);
                              }));
     closed.wait();  // both, for the socket may be gone when we return
     finished.wait();
-    fail<Timeout>("{} did not complete the handshake in time", peer);
+    throw;
   }
   const Ending ending = finished.get();
   if (ending.code) throw boost::system::system_error(ending.code);
@@ -105,9 +118,15 @@ awaitable<void> connect_local(Local::socket& socket, const Address& address, con
 
 AuthenticatedStream connect_local(EventLoop& loop, const Address& address, const ConnectOptions& options) {
   Local::socket socket(asio::make_strand(loop.context()));
-  run_until(socket, connect_local(socket, address, options), options.deadline, options.peer_name);
+  run_until(socket, connect_local(socket, address, options), options, options.peer_name);
   return {
       .socket = std::move(socket), .peer = fmt::format("{} (shm {})", options.peer_name, address.text()), .keys = {}};
+}
+
+/// Of a TCP connection that stands. Who reads a raw one may compute for long before: whoever has it watches it.
+void finish(int socket, const ConnectOptions& options) {
+  if (options.raw && options.silent_after.count() > 0) stop_watching(socket);
+  throttle(socket, options.bits_per_second);
 }
 
 AuthenticatedStream connect_tcp(EventLoop& loop, const Address& address, const ConnectOptions& options, bool encrypt) {
@@ -115,14 +134,14 @@ AuthenticatedStream connect_tcp(EventLoop& loop, const Address& address, const C
   tcp::socket socket(asio::make_strand(loop.context()));
   FrameKeys keys;
   if (!encrypt) {
-    run_until(socket, connect_plain(socket, address, options, keys), options.deadline, peer);
-    throttle(socket.native_handle(), options.bits_per_second);
+    run_until(socket, connect_plain(socket, address, options, keys), options, peer);
+    finish(socket.native_handle(), options);
     return {.socket = std::move(socket), .peer = peer, .keys = keys};
   }
   const auto context = make_tls_context(options.secret);
   auto stream = std::make_unique<TlsStream>(std::move(socket), *context);
-  run_until(stream->next_layer(), connect_tls(*stream, address, options), options.deadline, peer);
-  throttle(stream->next_layer().native_handle(), options.bits_per_second);
+  run_until(stream->next_layer(), connect_tls(*stream, address, options), options, peer);
+  finish(stream->next_layer().native_handle(), options);
   return {.socket = std::move(stream), .peer = peer, .keys = keys};
 }
 
@@ -197,6 +216,7 @@ AuthenticatedStream connect(EventLoop& loop, const Address& address, const Conne
     } catch (const Unauthenticated& problem) {
       fail<Unauthenticated>("{} at {} cannot be trusted: {}", options.peer_name, address.text(), problem.what());
     }
+    if (options.check) options.check();
     std::this_thread::sleep_for(pause);
     pause = std::min(2 * pause, 200ms);
   }

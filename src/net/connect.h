@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <variant>
@@ -45,6 +46,9 @@ struct ConnectOptions {
   /// Throws HostSilent if the host is silent for so long, while the deadline may leave time for a busy process; the
   /// kernel goes on asking it for a sign of life (net/dead_peer.h). 0 = nobody asks.
   std::chrono::milliseconds silent_after{0};
+
+  /// Called a few times a second while it waits: what it throws ends the wait, and is thrown. Must not block.
+  std::function<void()> check = {};
 };
 
 /// Holds what a TCP socket sends down to this speed; 0 = as fast as it goes. Throws IoError.

@@ -42,6 +42,12 @@ inline void watch_host(int socket, std::chrono::milliseconds silent_after) {
   set(IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(silent_after.count()));
 }
 
+/// The connection stands, and is not ended by `watch_host` any more, however long its peer does not read.
+inline void stop_watching(int socket) {
+  const int forever = 0;
+  ::setsockopt(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, &forever, sizeof(forever));
+}
+
 /// Returns how long the other host of a TCP connection has not acknowledged anything. A process that is stopped makes
 /// no difference: its host answers; though less and less often while there is no room for what we send.
 inline std::chrono::milliseconds silence_of(int socket) {

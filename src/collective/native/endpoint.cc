@@ -31,6 +31,7 @@ namespace asio = net::asio;
 constexpr std::uint32_t kMaxName = 4096;
 constexpr std::size_t kMaxWaiting = 4096;  // connections that no communicator has asked for yet
 constexpr auto kNameWithin = 5s;
+constexpr Deadline::Clock::duration kCheckEvery = 50ms;
 
 enum class Verdict : std::uint8_t { kTaken = 0, kStaleView = 1 };
 
@@ -148,7 +149,7 @@ class Endpoint::Impl {
     const MutexLock lock(mutex_);
     const bool here = arrived_.wait(
         mutex_, deadline, [&]() TRIREME_REQUIRES(mutex_) { return waiting_.contains(name) || name.view < view_; });
-    if (name.view < view_) fail<StaleView>("view {} ended while its ranks still connected", name.view);
+    if (name.view < view_) throw_stale(name);
     if (!here) {
       fail<Timeout>("rank {} did not connect to rank {} within {:.1f} s (view {}, group '{}'): did it start?",
                     name.from, name.to, static_cast<double>(deadline.allowed().count()) / 1000.0, name.view,
@@ -157,6 +158,12 @@ class Endpoint::Impl {
     AuthenticatedStream stream = std::move(waiting_.at(name));
     waiting_.erase(name);
     return stream;
+  }
+
+  /// Throws StaleView if a later view was entered.
+  void check_current(const LinkName& name) const {
+    const MutexLock lock(mutex_);
+    if (name.view < view_) throw_stale(name);
   }
 
   std::optional<AuthenticatedStream> accept_learner() {
@@ -188,6 +195,10 @@ class Endpoint::Impl {
     return std::exchange(unreachable_, {});
   }
 
+  [[noreturn]] static void throw_stale(const LinkName& name) {
+    fail<StaleView>("view {} ended while its ranks still connected", name.view);
+  }
+
   EndpointOptions options_;
   mutable Mutex mutex_;
   std::vector<net::Address> unreachable_ TRIREME_GUARDED_BY(mutex_);
@@ -210,7 +221,8 @@ const std::string& Endpoint::secret() const { return impl_->options_.secret; }
 net::EventLoop& Endpoint::loop() { return impl_->loop_; }
 
 AuthenticatedStream Endpoint::connect(const net::Address& peer, const LinkName& name, net::Transport transport,
-                                      Deadline deadline) {
+                                      Deadline deadline, std::chrono::milliseconds silent_after) {
+  const auto check = [&] { impl_->check_current(name); };
   AuthenticatedStream proven = net::connect(loop(), peer,
                                             {.secret = secret(),
                                              .transport = transport,
@@ -218,11 +230,18 @@ AuthenticatedStream Endpoint::connect(const net::Address& peer, const LinkName& 
                                              .peer_name = fmt::format("rank {}", name.to),
                                              .deadline = deadline,
                                              .raw = true,
-                                             .await_listener = impl_->options_.await_peers});
+                                             .await_listener = impl_->options_.await_peers,
+                                             .silent_after = silent_after,
+                                             .check = check});
   auto verdict = with_stream(proven, [&](auto& stream, auto& socket) {
     return asio::co_spawn(socket.get_executor(), introduce(stream, encode(name)), asio::use_future);
   });
-  if (verdict.wait_until(deadline.at()) != std::future_status::ready) {
+  try {
+    while (verdict.wait_for(std::min(kCheckEvery, deadline.left())) != std::future_status::ready) {
+      if (deadline.passed()) fail<Timeout>("{} accepted a connection but did not answer in time", proven.peer);
+      check();
+    }
+  } catch (const Error&) {
     with_stream(proven, [](auto&, auto& socket) {
       asio::post(socket.get_executor(), asio::use_future([&socket] {
                    boost::system::error_code ignored;
@@ -232,7 +251,7 @@ AuthenticatedStream Endpoint::connect(const net::Address& peer, const LinkName& 
       return 0;
     });
     verdict.wait();
-    fail<Timeout>("{} accepted a connection but did not answer in time", proven.peer);
+    throw;
   }
   try {
     if (verdict.get() == Verdict::kTaken) return proven;

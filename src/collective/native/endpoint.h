@@ -53,9 +53,10 @@ class Endpoint {
   const std::string& secret() const;
   net::EventLoop& loop();
 
-  /// Connects to a peer. Throws as net::connect does, StaleView if the peer has moved on to a later view.
+  /// Connects to a peer. Throws as net::connect does (HostSilent after `silent_after`, 0 = not before the deadline),
+  /// StaleView if the peer has moved on to a later view, or this process does meanwhile.
   net::AuthenticatedStream connect(const net::Address& peer, const LinkName& name, net::Transport transport,
-                                   Deadline deadline);
+                                   Deadline deadline, std::chrono::milliseconds silent_after = {});
 
   /// Waits for a peer to connect. Throws Timeout; StaleView if a later view is entered meanwhile.
   net::AuthenticatedStream accept(const LinkName& name, Deadline deadline);

@@ -57,7 +57,7 @@ net::AuthenticatedStream Mesh::open(Endpoint& endpoint, Rank peer, Purpose purpo
                       .purpose = purpose};
   if (calls(peer)) {
     try {
-      return endpoint.connect(options_.members[peer], name, transport, options_.deadline);
+      return endpoint.connect(options_.members[peer], name, transport, options_.deadline, options_.silent_after);
     } catch (const StaleView&) {  // it has answered
       throw;
     } catch (const Error&) {
