@@ -30,7 +30,7 @@ else()
   set(body "  static const trireme::dash::WebFile files[] = {\n${rows}  };\n  return files;\n")
 endif()
 file(WRITE ${OUT}.new "// Written by cmake/embed_web.cmake.
-#include \"cli/run_page.h\"
+#include \"cli/start/run_page.h\"
 
 namespace {
 ${arrays}

@@ -35,7 +35,7 @@ endif()
 if(TRIREME_WITH_LZMA)
   find_package(LibLZMA REQUIRED)
 endif()
-trireme_format(ZSTD src/data/zstd_unpacker.cc "zstd" libzstd-dev
+trireme_format(ZSTD src/data/files/zstd_unpacker.cc "zstd" libzstd-dev
   $<BUILD_INTERFACE:${ZSTD_LIBRARY}> $<INSTALL_INTERFACE:zstd>)
 if(TRIREME_WITH_ZSTD)  # the benchmark packs what it reads; the library comes with trireme_core
   set_source_files_properties(src/cli/bench/input_files.cc PROPERTIES COMPILE_DEFINITIONS TRIREME_HAS_ZSTD)

@@ -4,10 +4,10 @@ message(STATUS "LibTorch ${Torch_VERSION} from ${TORCH_INSTALL_PREFIX}")
 
 trireme_sources(torch_sources tensor models elastic dist train app tensor_parallel)
 list(FILTER torch_sources EXCLUDE REGEX "/app/(mpi_)?worker_main.cc$")
-list(APPEND torch_sources ${PROJECT_SOURCE_DIR}/src/cli/worker_options.cc)
+list(APPEND torch_sources ${PROJECT_SOURCE_DIR}/src/cli/flags/worker_options.cc)
 include(cmake/cuda.cmake)
 # By itself, so that tests can have another one in its place.
-set_source_files_properties(${PROJECT_SOURCE_DIR}/src/tensor/device_kernels_none.cc PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+set_source_files_properties(${PROJECT_SOURCE_DIR}/src/tensor/device/device_kernels_none.cc PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 add_library(trireme_torch STATIC ${torch_sources})
 add_library(Trireme::torch ALIAS trireme_torch)
 trireme_library(trireme_torch torch)
@@ -40,10 +40,10 @@ target_link_libraries(trireme-worker PRIVATE trireme_torch trireme_flags)
 target_precompile_headers(trireme-worker REUSE_FROM trireme_torch)
 trireme_program(trireme-worker)
 
-add_executable(trireme-torch-archive src/cli/torch_archive_main.cc src/cli/confinement.cc
+add_executable(trireme-torch-archive src/cli/model/torch_archive_main.cc src/cli/model/confinement.cc
   src/cli/ckpt/conversion_report.cc)
 target_link_libraries(trireme-torch-archive PRIVATE trireme_torch trireme_flags)
 target_precompile_headers(trireme-torch-archive REUSE_FROM trireme_torch)
-set_source_files_properties(src/cli/confinement.cc src/cli/ckpt/conversion_report.cc PROPERTIES
+set_source_files_properties(src/cli/model/confinement.cc src/cli/ckpt/conversion_report.cc PROPERTIES
   SKIP_PRECOMPILE_HEADERS ON)  # they are small, and see nothing of LibTorch
 trireme_program(trireme-torch-archive)

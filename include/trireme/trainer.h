@@ -106,6 +106,10 @@ class Callback {
   virtual void on_row(const MetricsRow& /*row*/, TrainControl& /*control*/) {}
   virtual void on_evaluation(Step /*step*/, const Evaluation& /*evaluation*/, TrainControl& /*control*/) {}
   virtual void on_end(const Model& /*model*/, const TrainResult& /*result*/) {}
+
+  /// Whether it keeps the model of `on_start` and reads its parameters before `on_end`. It is then refused where no
+  /// worker has all of them while it trains: with strategy zero:3, or a mesh that divides the model.
+  virtual bool reads_model() const { return false; }
 };
 
 /// `metrics.jsonl`: a line per row of metrics ("kind": "train") and per evaluation ("kind": "test").

@@ -4,7 +4,7 @@
 
 #include "trireme/random.h"
 
-#include "cli/trained_run.h"
+#include "cli/start/trained_run.h"
 
 namespace trireme::app {
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "cli/trained_run.h"
+#include "cli/start/trained_run.h"
 
 namespace trireme::app {
 

@@ -10,10 +10,10 @@
 
 #include "app/worker.h"
 #include "base/error.h"
-#include "cli/commands.h"
-#include "cli/known_names.h"
-#include "cli/model_rules.h"
-#include "cli/training.h"
+#include "cli/commands/commands.h"
+#include "cli/flags/known_names.h"
+#include "cli/model/model_rules.h"
+#include "cli/start/training.h"
 #include "cluster/environment.h"
 #include "data/task_rules.h"
 

@@ -3,7 +3,7 @@
 #include "trireme/checkpoint.h"
 
 #include "tensor/compute_threads.h"
-#include "tensor/device.h"
+#include "tensor/device/device.h"
 
 namespace trireme::app {
 

@@ -3,7 +3,7 @@
 #include "trireme/model.h"
 #include "trireme/task.h"
 
-#include "cli/trained_run.h"
+#include "cli/start/trained_run.h"
 
 namespace trireme::app {
 

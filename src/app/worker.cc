@@ -10,16 +10,16 @@
 #include "app/time_layers.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "cli/known_names.h"
-#include "cli/worker_options.h"
+#include "cli/flags/known_names.h"
+#include "cli/flags/worker_options.h"
 #include "cluster/environment.h"
 #include "elastic/peer_failure.h"
 #include "job/termination.h"
 #include "observe/run_folder.h"
-#include "tensor/device.h"
+#include "tensor/device/device.h"
+#include "tensor/device/out_of_memory.h"
+#include "tensor/files/torchscript.h"
 #include "tensor/heap.h"
-#include "tensor/out_of_memory.h"
-#include "tensor/torchscript.h"
 
 namespace trireme::app {
 namespace {

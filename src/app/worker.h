@@ -3,7 +3,7 @@
 #include <span>
 #include <string>
 
-#include "cli/train_flags.h"
+#include "cli/flags/train_flags.h"
 
 namespace trireme::app {
 

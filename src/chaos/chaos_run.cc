@@ -8,7 +8,7 @@
 #include "chaos/connections.h"
 #include "chaos/fault_injector.h"
 #include "chaos/usage_log.h"
-#include "launch/running_job.h"
+#include "launch/job/running_job.h"
 #include "launch/signal_watcher.h"
 
 namespace trireme::chaos {

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <limits>
 
-#include "base/half.h"
+#include "base/numbers/half.h"
 
 namespace trireme::checkpoint {
 namespace {

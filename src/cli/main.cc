@@ -4,8 +4,8 @@
 
 #include "trireme/version.h"
 
-#include "cli/commands.h"
-#include "cli/training.h"
+#include "cli/commands/commands.h"
+#include "cli/start/training.h"
 
 namespace {
 

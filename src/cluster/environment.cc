@@ -15,6 +15,8 @@ namespace {
 
 using Json = nlohmann::json;
 
+const char* own_lookup(const char* name) { return std::getenv(name); }
+
 std::string text_of(const Lookup& lookup, const char* name) {
   const char* value = lookup(name);
   return value == nullptr ? "" : value;
@@ -172,6 +174,17 @@ std::string read_backend(const Lookup& lookup) {
                         did_you_mean(backend, {"native", "mpi"}));
 }
 
+std::string read_metrics(const Lookup& lookup) {
+  std::string metrics = text_of(lookup, "TRIREME_METRICS");
+  if (metrics.empty()) return metrics;
+  try {
+    parse_metrics_address(metrics);
+  } catch (const InvalidArgument& problem) {
+    fail<InvalidArgument>("TRIREME_METRICS: {}", problem.what());
+  }
+  return metrics;
+}
+
 std::string read_secret(const Lookup& lookup) {
   if (const std::string secret = text_of(lookup, "TRIREME_SECRET"); !secret.empty()) {
     check_secret(secret, "TRIREME_SECRET");
@@ -202,14 +215,7 @@ std::optional<JobEnvironment> read_environment(const Lookup& lookup) {
   if (const std::string level = text_of(lookup, kLogLevelVariable); !level.empty()) {
     place->log_level = parse_log_level(kLogLevelVariable, level);
   }
-  place->metrics = text_of(lookup, "TRIREME_METRICS");
-  if (!place->metrics.empty()) {
-    try {
-      parse_metrics_address(place->metrics);
-    } catch (const InvalidArgument& problem) {
-      fail<InvalidArgument>("TRIREME_METRICS: {}", problem.what());
-    }
-  }
+  place->metrics = read_metrics(lookup);
   place->secret = read_secret(lookup);
   if (place->secret.empty()) {
     fail<InvalidArgument>(
@@ -219,8 +225,8 @@ std::optional<JobEnvironment> read_environment(const Lookup& lookup) {
   return place;
 }
 
-std::optional<JobEnvironment> read_environment() {
-  return read_environment([](const char* name) -> const char* { return std::getenv(name); });
-}
+std::optional<JobEnvironment> read_environment() { return read_environment(own_lookup); }
+
+std::string read_metrics() { return read_metrics(own_lookup); }
 
 }  // namespace trireme::cluster

@@ -68,6 +68,10 @@ std::optional<JobEnvironment> read_environment();  ///< from this process's envi
 /// Returns what TRIREME_BACKEND says: "mpi", or empty for the native engine. Throws InvalidArgument.
 std::string read_backend(const Lookup& lookup);
 
+/// Returns what TRIREME_METRICS says: see MemberMetrics; empty = the process serves none. Throws InvalidArgument.
+std::string read_metrics(const Lookup& lookup);
+std::string read_metrics();  ///< from this process's environment
+
 /// Returns the secret in TRIREME_SECRET, or in the file that TRIREME_SECRET_FILE names; empty if neither is set.
 /// Throws InvalidArgument if it is shorter than 16 characters, IoError.
 std::string read_secret(const Lookup& lookup);

@@ -8,8 +8,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <sstream>
 #include <thread>
 
 #include "base/error.h"
@@ -98,6 +101,33 @@ bool is_own_address(const net::Address& address, Deadline deadline) {
   }
 }
 
+/// Field `number` of /proc/<pid>/stat, from 3 on; they follow the command, which may contain anything.
+long long stat_field(pid_t pid, int number) {
+  const std::string stat = read_file(fmt::format("/proc/{}/stat", pid));
+  std::istringstream fields(stat.substr(std::min(stat.size(), stat.rfind(')') + 1)));
+  std::string field;
+  for (int at = 3; at <= number; ++at) fields >> field;
+  return std::atoll(field.c_str());
+}
+
+/// The nearest process above this one that is not a rank itself, as a scheduler's shell around a rank is: Hydra's
+/// proxy, which started all ranks of this host. Its number alone could be another one's soon.
+std::string mpi_parent() {
+  constexpr int kParent = 4;
+  constexpr int kStarted = 22;
+  try {
+    auto pid = static_cast<pid_t>(stat_field(::getpid(), kParent));
+    while (pid > 1) {
+      const std::string variables = std::string(1, '\0') + read_file(fmt::format("/proc/{}/environ", pid));
+      if (variables.find(std::string("\0PMI_RANK=", 10)) == std::string::npos) break;
+      pid = static_cast<pid_t>(stat_field(pid, kParent));
+    }
+    return fmt::format("{}.{}", pid, stat_field(pid, kStarted));
+  } catch (const IoError&) {  // a parent of another user
+    return "";
+  }
+}
+
 const char* value_in(const Variables& variables, const char* name) {
   const auto found = variables.find(name);
   return found == variables.end() ? nullptr : found->second.c_str();
@@ -151,6 +181,7 @@ StartWish read_start_wish(const Variables& variables) {
   if (const char* folder = value_in(variables, "TRIREME_RENDEZVOUS"); folder != nullptr) wish.meeting_folder = folder;
   wish.private_folder = private_folder(variables);
   wish.working_folder = std::filesystem::current_path();
+  if (variables.contains("PMI_RANK")) wish.mpi_parent = mpi_parent();
   return wish;
 }
 
@@ -232,6 +263,7 @@ JobEnvironment to_environment(const LaunchedPlace& place, const Variables& varia
   if (const char* level = value_in(variables, kLogLevelVariable); level != nullptr && *level != 0) {
     result.log_level = parse_log_level(kLogLevelVariable, level);
   }
+  result.metrics = read_metrics([&](const char* name) { return value_in(variables, name); });
   return result;
 }
 

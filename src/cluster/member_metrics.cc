@@ -96,7 +96,8 @@ net::Address parse_metrics_address(const std::string& text) {
   return address;
 }
 
-MemberMetrics::MemberMetrics(const net::Address& listen, Role role, std::uint32_t slot) : role_(role), slot_(slot) {
+MemberMetrics::MemberMetrics(const net::Address& listen, Role role, std::uint32_t slot)
+    : host_(listen.host), role_(role), slot_(slot) {
   net::HttpHandler& handler = *this;
   for (std::uint16_t tried = 0; server_ == nullptr; ++tried) {
     const int port = listen.port + (listen.port == 0 ? 0 : tried);
@@ -112,7 +113,9 @@ MemberMetrics::MemberMetrics(const net::Address& listen, Role role, std::uint32_
 
 MemberMetrics::~MemberMetrics() { server_.reset(); }  // nobody asks any more: the rest may go
 
-std::string MemberMetrics::address() const { return fmt::format("127.0.0.1:{}", server_->port()); }
+std::string MemberMetrics::address() const {
+  return net::Address{.host = host_, .port = static_cast<std::uint16_t>(server_->port())}.text();
+}
 
 void MemberMetrics::add(const Heartbeat& beat, View view) {
   const MutexLock lock(mutex_);

@@ -11,7 +11,7 @@
 
 namespace trireme::cluster {
 
-/// Where a process is to serve its own `/metrics`: "9100" or "127.0.0.1:9100".
+/// Where a process is to serve its own `/metrics`: "9100", "127.0.0.1:9100" or "[::1]:9100".
 ///
 /// Throws InvalidArgument if it is neither, or another host than this one could connect: the page of the run has the
 /// numbers of all processes for those, with TLS and a token.
@@ -40,6 +40,7 @@ class MemberMetrics final : private net::HttpHandler {
   std::unique_ptr<net::HttpFeed> feed(const net::HttpRequest& request) override;
   std::string text(bool open_metrics) const;
 
+  const std::string host_;
   const Role role_;
   const std::uint32_t slot_;
   mutable Mutex mutex_;

@@ -11,7 +11,8 @@
 namespace trireme::cluster {
 namespace {
 
-constexpr auto kRowsWithin = 2s;  // other workers report within a heartbeat or two, unless they died
+constexpr std::size_t kMostUnsaved = 10'000;  // reports; a new master leases again what older ones told
+constexpr auto kRowsWithin = 2s;              // other workers report within a heartbeat or two, unless they died
 constexpr auto kRowsPoll = 5ms;
 constexpr auto kTellLoadEvery = 1s;   // of this host and process
 constexpr auto kRegroupWithin = 24h;  // the master gives up long before, and says so
@@ -309,8 +310,18 @@ LeaseReply Membership::lease(LeaseRequest request) {
     request.member = member_;
     request.view = view_.view;
     request.number = ++lease_requests_;
+    if (std::exchange(leases_of_, view_.view) != view_.view) unsaved_.clear();  // a view begins with what is saved
+    if (!request.finished.empty()) unsaved_.push_back({request.number, std::move(request.finished)});
+    if (unsaved_.size() > kMostUnsaved) unsaved_.pop_front();
+    request.finished.clear();
+    for (const FinishedUnits& finished : unsaved_) {
+      request.finished.insert(request.finished.end(), finished.units.begin(), finished.units.end());
+    }
   }
-  return ask<LeaseReply>(kLease, request, Deadline::in(options_.master_silent_after), "the request for work");
+  auto reply = ask<LeaseReply>(kLease, request, Deadline::in(options_.master_silent_after), "the request for work");
+  const MutexLock lock(mutex_);
+  while (!unsaved_.empty() && unsaved_.front().request <= reply.saved) unsaved_.pop_front();
+  return reply;
 }
 
 void Membership::rewind(std::uint64_t units) {

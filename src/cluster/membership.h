@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -119,6 +120,9 @@ class Membership {
 
   /// Reports finished work and asks for more. Fills in member, view and number of `request`. Throws StaleView if the
   /// workers must form another view. Calls must not overlap.
+  ///
+  /// What was finished is reported until it is saved: a master that takes over from one that could not save need not
+  /// lease it again.
   LeaseReply lease(LeaseRequest request);
 
   /// Says that the chief has gone back to a checkpoint: leased work starts again after the first `units`.
@@ -136,6 +140,12 @@ class Membership {
   void leave(const std::string& failure = "");
 
  private:
+  /// What a request for work reported.
+  struct FinishedUnits {
+    std::uint64_t request = 0;  // its number
+    std::vector<UnitRange> units;
+  };
+
   template <typename Reply, typename Ask>
   Reply ask(Request kind, const Ask& body, Deadline deadline, const std::string& what);
   std::shared_ptr<net::Connection> connect(const net::Address& address, Deadline deadline, bool await_listener);
@@ -167,6 +177,8 @@ class Membership {
   std::shared_ptr<net::Connection> connection_ TRIREME_GUARDED_BY(mutex_);
   MemberId member_ TRIREME_GUARDED_BY(mutex_) = 0;
   std::uint64_t lease_requests_ TRIREME_GUARDED_BY(mutex_) = 0;
+  View leases_of_ TRIREME_GUARDED_BY(mutex_) = 0;  // the view in which the next were finished
+  std::deque<FinishedUnits> unsaved_ TRIREME_GUARDED_BY(mutex_);
   bool learner_ TRIREME_GUARDED_BY(mutex_) = false;
   std::chrono::milliseconds hang_after_ TRIREME_GUARDED_BY(mutex_){0};
   ViewInfo view_ TRIREME_GUARDED_BY(mutex_);

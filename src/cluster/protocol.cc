@@ -7,19 +7,11 @@ namespace trireme::cluster {
 
 std::string to_string(Role role) { return role == Role::kWorker ? "worker" : "server"; }
 
-namespace {
-
-std::vector<net::Address> addresses(const std::vector<MemberInfo>& members) {
+std::vector<net::Address> ViewInfo::worker_addresses() const {
   std::vector<net::Address> all;
-  for (const MemberInfo& member : members) all.push_back(member.address);
+  for (const MemberInfo& worker : workers) all.push_back(worker.address);
   return all;
 }
-
-}  // namespace
-
-std::vector<net::Address> ViewInfo::worker_addresses() const { return addresses(workers); }
-
-std::vector<net::Address> ViewInfo::server_addresses() const { return addresses(servers); }
 
 std::vector<std::uint32_t> slots_of(const std::vector<MemberStatus>& members) {
   std::vector<std::uint32_t> slots;

@@ -102,7 +102,6 @@ struct ViewInfo {
   std::vector<LaneRange> deal(Lane lanes) const;
 
   std::vector<net::Address> worker_addresses() const;
-  std::vector<net::Address> server_addresses() const;
 };
 
 /// Shards per server at the start: enough to balance the load as servers come and go.
@@ -277,9 +276,9 @@ struct UnitRange {
 /// A request that is sent again, because its answer was lost, keeps its number and gets the same answer.
 struct LeaseRequest {
   MemberId member = 0;
-  View view = 0;             ///< of the worker: the request is valid only in that view
-  std::uint64_t number = 0;  ///< of this member's requests, from 1 on
-  std::vector<UnitRange> finished;
+  View view = 0;                    ///< of the worker: the request is valid only in that view
+  std::uint64_t number = 0;         ///< of this member's requests, from 1 on
+  std::vector<UnitRange> finished;  ///< since the last request whose report is saved: see LeaseReply
   std::vector<UnitRange> held;  ///< leased and not finished; what else the master has leased to it is given out again
   std::uint64_t saved = 0;      ///< not 0: the chief ends the pause after this many finished units
   bool more = true;             ///< asks for work
@@ -291,7 +290,8 @@ struct LeaseReply {
   bool save = false;           ///< nobody is at work: all evaluate, the chief saves the state and reports it
   UnitRange range;             ///< empty and not over: others are still at work, or the chief saves; ask again
   std::uint64_t finished = 0;  ///< units that all workers together have finished
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(LeaseReply, over, save, range, finished)
+  std::uint64_t saved = 0;     ///< what the member's requests up to this number reported, a new master knows too
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(LeaseReply, over, save, range, finished, saved)
 };
 
 struct RewindRequest {

@@ -7,7 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/lanes.h"
+#include "base/numbers/lanes.h"
 
 namespace trireme::cluster {
 

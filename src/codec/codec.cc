@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "base/half.h"
+#include "base/numbers/half.h"
 #include "codec/float_loops.h"
 #include "codec/quantize.h"
 #include "codec/sparse.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "base/simd.h"
+#include "base/numbers/simd.h"
 
 namespace trireme::codec {
 namespace {

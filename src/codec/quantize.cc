@@ -7,7 +7,7 @@
 #include <cstring>
 #include <limits>
 
-#include "base/simd.h"
+#include "base/numbers/simd.h"
 #include "codec/float_loops.h"
 #include "codec/spec.h"
 

@@ -5,9 +5,9 @@
 #include <limits>
 
 #include "base/error.h"
+#include "base/numbers/simd.h"
 #include "base/random.h"
 #include "base/read_once.h"
-#include "base/simd.h"
 #include "codec/float_loops.h"
 
 namespace trireme::codec {

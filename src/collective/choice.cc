@@ -3,7 +3,7 @@
 #include <bit>
 
 #include "base/error.h"
-#include "base/lanes.h"
+#include "base/numbers/lanes.h"
 
 namespace trireme::collective {
 namespace {

@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "base/error.h"
-#include "base/lanes.h"
+#include "base/numbers/lanes.h"
 #include "base/suggest.h"
 #include "collective/reduction.h"
 

@@ -12,8 +12,8 @@
 #include <type_traits>
 
 #include "base/error.h"
-#include "base/half.h"
-#include "base/simd.h"
+#include "base/numbers/half.h"
+#include "base/numbers/simd.h"
 
 namespace trireme::collective {
 namespace {

@@ -8,7 +8,7 @@
 #include "trireme/collective.h"
 #include "trireme/types.h"
 
-#include "base/lanes.h"
+#include "base/numbers/lanes.h"
 
 namespace trireme::collective {
 
@@ -30,8 +30,8 @@ struct Contribution {
 };
 
 /// Combines `count` elements of each of `parts` (at least one; disjoint subtrees, in lane order, possibly with gaps)
-/// along the summation tree over `lanes` lanes (base/lanes.h) into `out`, which is the memory of one of the parts or
-/// overlaps none. For F32 sums the bits are those of `tree_sum`.
+/// along the summation tree over `lanes` lanes (base/numbers/lanes.h) into `out`, which is the memory of one of the
+/// parts or overlaps none. For F32 sums the bits are those of `tree_sum`.
 ///
 /// kAverage divides the sum by `divisor` >= 1, which the other operations ignore: floating-point numbers as such
 /// (16-bit ones before they are rounded), integers with truncation.

@@ -10,7 +10,7 @@
 #include <functional>
 #include <type_traits>
 
-#include "base/half.h"
+#include "base/numbers/half.h"
 
 #define __global__
 #define __device__

@@ -7,8 +7,6 @@
 namespace trireme::dash {
 namespace {
 
-constexpr std::int64_t kFarAway = std::int64_t{1} << 61;  // the sum of two of them does not overflow
-
 /// offset[to] <= offset[from] + most.
 struct Limit {
   std::size_t from = 0;
@@ -20,12 +18,12 @@ struct Limit {
 /// each other.
 std::optional<std::vector<std::int64_t>> largest(std::size_t nodes, std::size_t source,
                                                  const std::vector<Limit>& limits) {
-  std::vector<std::int64_t> offsets(nodes, kFarAway);
+  std::vector<std::int64_t> offsets(nodes, kUnknownClock);
   offsets[source] = 0;
   for (std::size_t round = 0; round <= nodes; ++round) {
     bool changed = false;
     for (const Limit& limit : limits) {
-      if (offsets[limit.from] == kFarAway || offsets[limit.from] + limit.most >= offsets[limit.to]) continue;
+      if (offsets[limit.from] == kUnknownClock || offsets[limit.from] + limit.most >= offsets[limit.to]) continue;
       offsets[limit.to] = offsets[limit.from] + limit.most;
       changed = true;
     }
@@ -62,19 +60,23 @@ ClockAlignment align_clocks(const std::vector<cluster::ClockBounds>& bounds, con
   const auto upper = largest(bounds.size() + 1, master, limits);
   const auto lower = largest(bounds.size() + 1, master, reversed);  // of what is below, negated
   if (!upper || !lower) {
-    if (orders.empty()) return {.offsets = std::vector<std::int64_t>(master), .errors = {}, .contradiction = true};
+    if (orders.empty()) {  // each keeps its own clock
+      return {.offsets = std::vector<std::int64_t>(master),
+              .errors = std::vector<std::int64_t>(master, kUnknownClock),
+              .contradiction = true};
+    }
     ClockAlignment without = align_clocks(bounds, {});
     without.contradiction = true;
     return without;
   }
   ClockAlignment found;
   for (std::size_t i = 0; i < bounds.size(); ++i) {
-    const bool bounded = (*upper)[i] != kFarAway && (*lower)[i] != kFarAway;
+    const bool bounded = (*upper)[i] != kUnknownClock && (*lower)[i] != kUnknownClock;
     const std::int64_t most = (*upper)[i];
     const std::int64_t least = -(*lower)[i];
     // Half-way, without overflow. Where nothing is known, its own clock is as good as any.
     found.offsets.push_back(bounded ? least + (most - least) / 2 : 0);
-    found.errors.push_back(bounded ? (most - least + 1) / 2 : kFarAway);
+    found.errors.push_back(bounded ? (most - least + 1) / 2 : kUnknownClock);
   }
   return found;
 }

@@ -17,10 +17,13 @@ struct MessageOrder {
   std::int64_t after = 0;
 };
 
+/// The error of a clock of which nothing is known.
+inline constexpr std::int64_t kUnknownClock = std::int64_t{1} << 61;  // the sum of two of them does not overflow
+
 /// What to add to the times of each process so that all are those of the master's clock.
 struct ClockAlignment {
   std::vector<std::int64_t> offsets;  ///< nanoseconds, by process
-  std::vector<std::int64_t> errors;   ///< by how much each may be wrong, either way; by process
+  std::vector<std::int64_t> errors;   ///< by how much each may be wrong, either way; by process; or kUnknownClock
   bool contradiction = false;         ///< the orders contradict the bounds (a clock was set back?): they are not heeded
 };
 

@@ -173,7 +173,7 @@ HttpReply Dashboard::metrics(bool open_metrics) {
 /// Of many runs, and of one that has ended, there are none.
 HttpReply Dashboard::targets() const {
   const auto status = runs_.single() ? status_of(runs_.folder("")) : std::nullopt;
-  return {.body = to_targets(status.value_or(cluster::JobStatus{}))};
+  return {.body = to_targets(status.value_or(cluster::JobStatus{}), cluster::host_load().name)};
 }
 
 /// Ready: the job makes steps. Of many runs: they can be read.
@@ -227,7 +227,7 @@ HttpReply Dashboard::log(const HttpRequest& request, const observe::RunFolder& f
   const std::string wanted = param(request, "last");
   std::from_chars(wanted.data(), wanted.data() + wanted.size(), last);
   json lines = json::array();
-  for (const LogLine& line : select_lines(LogLines(folder.logs()).next(), param(request, "level"),
+  for (const LogLine& line : select_lines(LogLines(folder.logs(), false, kRecentBytes).next(), param(request, "level"),
                                           param(request, "process"), std::min<std::size_t>(last, 5000))) {
     lines.push_back({{"time", line.time}, {"process", line.process}, {"level", line.level}, {"text", line.text}});
   }

@@ -5,11 +5,13 @@
 #include <cstdlib>
 #include <ctime>
 #include <fstream>
+#include <utility>
 
 namespace trireme::dash {
 namespace {
 
-constexpr std::size_t kMostAtOnce = 64UL * 1024 * 1024;  // bytes of one log, per call
+constexpr std::size_t kBlock = std::size_t{4} << 20;         // bytes read at once
+constexpr std::size_t kLongestLine = std::size_t{16} << 20;  // a longer one is taken apart
 
 /// "worker-1.log": "worker 1".
 std::string process_of(const std::filesystem::path& path) {
@@ -119,6 +121,7 @@ std::vector<LogLine> LogLines::next() {
     if (fresh) known->second.process = process_of(entry->path());
   }
   for (auto& [path, file] : files_) read_more(path, file, lines);
+  begun_ = true;
   std::ranges::stable_sort(lines, {}, &LogLine::time);
   return lines;
 }
@@ -128,17 +131,33 @@ void LogLines::read_more(const std::filesystem::path& path, File& file, std::vec
   const std::uint64_t size = std::filesystem::file_size(path, gone);
   if (gone || size == file.read) return;
   if (size < file.read) file = {.process = file.process};  // another run began in the folder
+  if (!begun_ && size > most_) {
+    file.read = size - most_ - 1;  // if a line ends there the next one is whole
+    file.cut = true;
+  }
   std::ifstream in(path, std::ios::binary);
   in.seekg(static_cast<std::streamoff>(file.read));
-  std::string block(std::min<std::uint64_t>(size - file.read, kMostAtOnce), '\0');
-  in.read(block.data(), static_cast<std::streamsize>(block.size()));
-  block.resize(static_cast<std::size_t>(in.gcount()));
-  const auto whole = block.rfind('\n');
-  if (whole == block.npos) return;
-  file.read += whole + 1;
-  for (std::string_view left = std::string_view(block).substr(0, whole + 1); !left.empty();) {
-    const std::string_view text = left.substr(0, left.find('\n'));
-    left.remove_prefix(text.size() + 1);
+  std::string text;  // read, but not in lines yet
+  while (file.read + text.size() < size) {
+    const std::size_t before = text.size();
+    text.resize(before + std::min<std::uint64_t>(size - file.read - before, kBlock));
+    in.read(text.data() + before, static_cast<std::streamsize>(text.size() - before));
+    text.resize(before + static_cast<std::size_t>(in.gcount()));
+    if (text.size() == before) return;  // it is shorter than a moment ago
+    const auto whole = text.rfind('\n');
+    if (whole == text.npos && text.size() < kLongestLine) continue;
+    const std::size_t taken = whole == text.npos ? text.size() : whole + 1;
+    add_lines(std::string_view(text).substr(0, taken), file, lines);
+    file.read += taken;
+    text.erase(0, taken);
+  }
+}
+
+void LogLines::add_lines(std::string_view block, File& file, std::vector<LogLine>& lines) const {
+  while (!block.empty()) {
+    const std::string_view text = block.substr(0, block.find('\n'));
+    block.remove_prefix(std::min(block.size(), text.size() + 1));
+    if (std::exchange(file.cut, false)) continue;
     if (events_only_ && text.find(" event=") == text.npos) continue;
     LogLine line{.process = file.process, .text = std::string(text)};
     if (const auto time = parse_time(text)) {

@@ -111,11 +111,11 @@ std::string to_open_metrics(const Measured& measured, bool open_metrics) {
   return text.finish();
 }
 
-std::string to_targets(const cluster::JobStatus& status) {
+std::string to_targets(const cluster::JobStatus& status, const std::string& host) {
   auto all = nlohmann::json::array();
   const auto add = [&](const char* role, const std::vector<cluster::MemberStatus>& members) {
     for (const cluster::MemberStatus& member : members) {
-      if (member.load.metrics.empty()) continue;
+      if (member.load.metrics.empty() || member.load.name != host) continue;
       all.push_back({{"targets", {member.load.metrics}},
                      {"labels", {{"role", role}, {"slot", std::to_string(member.slot)}, {"host", member.load.name}}}});
     }

@@ -20,7 +20,8 @@ struct Measured {
 std::string to_open_metrics(const Measured& measured, bool open_metrics);
 
 /// Returns where the processes of a job serve their own `/metrics` (`--metrics`), as Prometheus' discovery by HTTP
-/// reads it: [{"targets": ["127.0.0.1:9100"], "labels": {"role": "worker", "slot": "0", "host": "node7"}}]. Pure.
-std::string to_targets(const cluster::JobStatus& status);
+/// reads it: [{"targets": ["127.0.0.1:9100"], "labels": {"role": "worker", "slot": "0", "host": "node7"}}]. Only of
+/// those on `host`, the page's: processes serve to their own machine, and the others' addresses mean another one. Pure.
+std::string to_targets(const cluster::JobStatus& status, const std::string& host);
 
 }  // namespace trireme::dash

@@ -5,8 +5,11 @@
 #include <algorithm>
 #include <ctime>
 #include <fstream>
+#include <type_traits>
 
 #include <fmt/format.h>
+
+#include "trireme/types.h"
 
 #include "base/error.h"
 #include "base/file.h"
@@ -23,6 +26,17 @@ constexpr std::uint64_t kTail = 64UL * 1024;
 json parse_or_null(const std::string& text) {
   json value = json::parse(text, nullptr, /*allow_exceptions=*/false);
   return value.is_discarded() ? json() : value;
+}
+
+/// The value of that name; `otherwise` if there is none, or it is of another type than that.
+template <class Value>
+Value value_or(const json& object, const char* name, Value otherwise) {
+  if (!object.is_object() || !object.contains(name)) return otherwise;
+  const json& value = object.at(name);
+  const bool fits = std::is_same_v<Value, std::string> ? value.is_string()
+                    : std::is_same_v<Value, bool>      ? value.is_boolean()
+                                                       : value.is_number();
+  return fits ? value.get<Value>() : otherwise;
 }
 
 std::string read_or_empty(const fs::path& path) {
@@ -60,14 +74,14 @@ void add_last_rows(const fs::path& metrics, json& summary) {
     if (!train.is_null() && line.find("\"kind\":\"train\"") != std::string::npos) continue;
     const json row = parse_or_null(line);
     if (!row.is_object()) continue;
-    json& place = row.value("kind", "train") == "train" ? train : test;
+    json& place = value_or<std::string>(row, "kind", "train") == "train" ? train : test;
     if (place.is_null()) place = row;
   }
   summary["train"] = train;
   summary["test"] = test;
   if (train.is_object()) {
-    summary["step"] = train.value("step", 0);
-    summary["seconds"] = train.value("seconds", 0.0);
+    summary["step"] = value_or(train, "step", Step{0});
+    summary["seconds"] = value_or(train, "seconds", 0.0);
   }
 }
 
@@ -98,10 +112,13 @@ void add_ending(const observe::RunFolder& folder, json& summary) {
     summary["state"] = result.is_object() ? "finished" : "interrupted";
     return;
   }
-  const std::string failure = outcome.value("failure", "");
+  const auto failure = value_or<std::string>(outcome, "failure", "");
   summary["failure"] = failure;
-  const bool stopped = outcome.value("stopped", false) || (result.is_object() && result.contains("stopped_because"));
-  summary["state"] = outcome.value("status", 0) != 0 && !failure.empty() ? "failed" : stopped ? "stopped" : "finished";
+  const bool stopped =
+      value_or(outcome, "stopped", false) || (result.is_object() && result.contains("stopped_because"));
+  summary["state"] = value_or(outcome, "status", 0) != 0 && !failure.empty() ? "failed"
+                     : stopped                                               ? "stopped"
+                                                                             : "finished";
 }
 
 json read_notes(const fs::path& file) {

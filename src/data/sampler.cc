@@ -6,8 +6,8 @@
 #include <numeric>
 
 #include "base/error.h"
-#include "base/lanes.h"
 #include "base/mutex.h"
+#include "base/numbers/lanes.h"
 #include "base/random.h"
 #include "base/suggest.h"
 #include "data/sharding.h"

@@ -10,8 +10,8 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "tensor/device/host_memory.h"
 #include "tensor/gradient_hook.h"
-#include "tensor/host_memory.h"
 
 namespace trireme::dist {
 namespace {

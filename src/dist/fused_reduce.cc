@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "collective/reduction.h"
-#include "tensor/host_memory.h"
+#include "tensor/device/host_memory.h"
 #include "tensor/torch_dtype.h"
 
 namespace trireme::dist {

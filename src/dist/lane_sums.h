@@ -7,8 +7,8 @@
 
 namespace trireme::dist {
 
-/// Sums the gradients of this rank's lanes, one lane after the other, along the summation tree (base/lanes.h), and adds
-/// each sum to the buckets while the last lane's backward still runs. Not thread-safe.
+/// Sums the gradients of this rank's lanes, one lane after the other, along the summation tree (base/numbers/lanes.h),
+/// and adds each sum to the buckets while the last lane's backward still runs. Not thread-safe.
 class LaneSums {
  public:
   /// `buckets` are those of `parameters`, and outlive this object.

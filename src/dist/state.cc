@@ -4,13 +4,13 @@
 
 #include "base/error.h"
 #include "base/hash.h"
-#include "base/lanes.h"
 #include "base/log.h"
+#include "base/numbers/lanes.h"
 #include "base/random.h"
 #include "dist/optimizer_item.h"
 #include "elastic/state_sync.h"
-#include "tensor/host_memory.h"
-#include "tensor/torch_checkpoint.h"
+#include "tensor/device/host_memory.h"
+#include "tensor/files/torch_checkpoint.h"
 
 namespace trireme::dist {
 namespace {

@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "dist/fused_reduce.h"
 #include "tensor/broadcast.h"
-#include "tensor/host_memory.h"
+#include "tensor/device/host_memory.h"
 #include "tensor/torch_dtype.h"
 
 namespace trireme::dist {

@@ -2,16 +2,17 @@
 
 #include <algorithm>
 
-#include "tensor/host_memory.h"
+#include "tensor/device/host_memory.h"
 
 namespace trireme {
 
 BufferSync::BufferSync(collective::Communicator& ranks, const torch::nn::Module& module, BufferPolicy policy,
                        collective::ReduceOptions reduce)
     : ranks_(ranks), policy_(policy), reduce_(std::move(reduce)), buffers_(module) {
-  if (policy_ != BufferPolicy::kOwn) told_ = buffers_.others;
-  if (policy_ == BufferPolicy::kBroadcast) told_.insert(told_.end(), buffers_.means.begin(), buffers_.means.end());
-  for (const torch::Tensor& tensor : told_) told_bytes_.resize(told_bytes_.size() + tensor.nbytes());
+  if (policy_ != BufferPolicy::kOwn) broadcast_ = buffers_.others;
+  if (policy_ == BufferPolicy::kBroadcast)
+    broadcast_.insert(broadcast_.end(), buffers_.means.begin(), buffers_.means.end());
+  for (const torch::Tensor& tensor : broadcast_) broadcast_bytes_.resize(broadcast_bytes_.size() + tensor.nbytes());
   if (policy_ != BufferPolicy::kAverage || buffers_.means.empty()) return;
   const std::size_t floats = buffers_.mean_floats();
   memory_ = ranks_.allocate(floats * sizeof(float));
@@ -25,13 +26,13 @@ std::optional<std::span<float>> BufferSync::sums() {
 
 void BufferSync::start() {
   if (!sums_.empty()) pending_.emplace_back(ranks_, collective::all_reduce(sums_, reduce_));
-  if (told_bytes_.empty()) return;
-  std::byte* to = told_bytes_.data();
-  for (const torch::Tensor& tensor : told_) {
+  if (broadcast_bytes_.empty()) return;
+  std::byte* to = broadcast_bytes_.data();
+  for (const torch::Tensor& tensor : broadcast_) {
     to = std::ranges::copy(bytes_of(on_host(tensor)), to).out;
   }
-  pending_.emplace_back(ranks_,
-                        collective::broadcast(collective::Array(DType::kU8, told_bytes_.data(), told_bytes_.size())));
+  pending_.emplace_back(
+      ranks_, collective::broadcast(collective::Array(DType::kU8, broadcast_bytes_.data(), broadcast_bytes_.size())));
 }
 
 void BufferSync::wait() {
@@ -46,8 +47,8 @@ void BufferSync::apply() {
     for (float& value : sums_) value /= lanes;
     unpack(sums_, buffers_.means);
   }
-  std::byte* from = told_bytes_.data();
-  for (const torch::Tensor& tensor : told_) {
+  std::byte* from = broadcast_bytes_.data();
+  for (const torch::Tensor& tensor : broadcast_) {
     tensor.copy_(torch::from_blob(from, tensor.sizes(), tensor.scalar_type()));
     from += tensor.nbytes();
   }

@@ -34,8 +34,8 @@ class BufferSync {
   BufferPolicy policy_;
   collective::ReduceOptions reduce_;
   ModelBuffers buffers_;
-  std::vector<torch::Tensor> told_;    // by rank 0 to all others
-  std::vector<std::byte> told_bytes_;  // these while they travel
+  std::vector<torch::Tensor> broadcast_;    // by rank 0 to all others
+  std::vector<std::byte> broadcast_bytes_;  // these while they travel
   std::shared_ptr<std::byte> memory_;
   std::span<float> sums_;                              // in it
   std::vector<collective::PendingOperation> pending_;  // last: they work on the memory above

@@ -8,7 +8,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/list.h"
 #include "checkpoint/verify.h"
-#include "tensor/host_memory.h"
+#include "tensor/device/host_memory.h"
 #include "tensor/torch_dtype.h"
 
 namespace trireme {

@@ -1,7 +1,7 @@
 #include "elastic/summation_schedule.h"
 
 #include "base/error.h"
-#include "base/lanes.h"
+#include "base/numbers/lanes.h"
 
 namespace trireme {
 namespace {

@@ -19,9 +19,9 @@ struct SumStep {
   bool operator==(const SumStep&) const = default;
 };
 
-/// How a worker sums `lanes` lanes along the summation tree (base/lanes.h) with as few buffers as the tree is deep:
-/// left child into a buffer, right child into the next one, add. All moves after the last kCompute are adds: these can
-/// be done parameter by parameter while backward still runs.
+/// How a worker sums `lanes` lanes along the summation tree (base/numbers/lanes.h) with as few buffers as the tree is
+/// deep: left child into a buffer, right child into the next one, add. All moves after the last kCompute are adds:
+/// these can be done parameter by parameter while backward still runs.
 std::vector<SumStep> summation_schedule(Lane lanes);
 
 /// The same, lane by lane: the gradient of a lane goes into buffer `level`; then, for each of `adds` in this order,

@@ -47,7 +47,8 @@ class LocalServer {
                                   .master = place.master,
                                   .own_address = server_.address(),
                                   .secret = place.secret,
-                                  .transport = place.transport},
+                                  .transport = place.transport,
+                                  .metrics = place.metrics},
                                  {.on_abort = [this](const std::string&) { end(); },
                                   .on_over = [this] { end(); },
                                   .clocks =
@@ -121,7 +122,7 @@ collective::EndpointOptions endpoint_options(const cluster::JobEnvironment& plac
 namespace {
 
 cluster::JobEnvironment place_of(std::optional<cluster::JobEnvironment> place) {
-  if (!place) return {.secret = random_hex(32)};
+  if (!place) return {.secret = random_hex(32), .metrics = cluster::read_metrics()};
   if (place->role != cluster::Role::kWorker) {
     fail<InvalidArgument>("this process has the role of a server: start 'trireme serve' here, not a training program");
   }

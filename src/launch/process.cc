@@ -115,7 +115,7 @@ void reset_signals() {
     Guard::announce(guard, ::getpid());
     reset_signals();
     if (plan.shielded) {
-      for (const int signal : {SIGTERM, SIGINT, SIGHUP}) ::signal(signal, SIG_IGN);
+      for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGUSR1}) ::signal(signal, SIG_IGN);
     }
     ::execve(plan.program.c_str(), plan.argv.data(), plan.envp.data());
   }

@@ -16,7 +16,7 @@ struct ProcessSpec {
   std::map<std::string, std::string> env = {};  ///< added to, or overriding, the inherited environment
   std::filesystem::path log = {};               ///< stdout and stderr are appended to it; empty: inherited
   bool shielded =
-      false;  ///< begins with SIGTERM, SIGINT and SIGHUP ignored: only its launcher heeds those of a cluster
+      false;  ///< begins with SIGTERM, SIGINT, SIGHUP and SIGUSR1 ignored: only its launcher heeds those of a cluster
 };
 
 /// Throws InvalidArgument if `program`, looked up in PATH if it has no '/', is not there or may not be executed: before

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <csignal>
+#include <utility>
+
+#include "trireme/error.h"
 
 namespace trireme::launch {
 
@@ -71,17 +74,37 @@ void ProcessSet::start_due(Time now) {
     entry = restart_at_.erase(entry);
     avoided_.erase(slot);
     restarted_.insert(slot);
-    if (slot < wanted_) start(slot, now);
+    if (slot >= wanted_) continue;
+    try {
+      start(slot, now);
+    } catch (const Error&) {
+      restart(slot, now);
+      throw;
+    }
   }
 }
 
 void ProcessSet::resize(std::uint32_t wanted, bool to_be_told, Time now) {
-  wanted_ = wanted;
+  const std::uint32_t before = std::exchange(wanted_, wanted);
+  try {
+    start_missing(now);
+  } catch (const Error&) {
+    wanted_ = before;
+    if (to_be_told) release_surplus();
+    throw;
+  }
+  if (to_be_told) release_surplus();
+}
+
+void ProcessSet::start_missing(Time now) {
   for (std::uint32_t slot = 0; slot < wanted_; ++slot) {
     if (!pids_.contains(slot) && !restart_at_.contains(slot)) start(slot, now);
   }
+}
+
+void ProcessSet::release_surplus() {
   for (const auto& [slot, pid] : pids_) {
-    if (!to_be_told || slot < wanted_ || !released_.insert(slot).second) continue;
+    if (slot < wanted_ || !released_.insert(slot).second) continue;
     ::kill(pid, SIGTERM);  // it hands over its work and ends
   }
 }

@@ -10,7 +10,7 @@
 
 #include "trireme/types.h"
 
-#include "launch/restart_policy.h"
+#include "launch/job/restart_policy.h"
 
 namespace trireme::launch {
 
@@ -43,11 +43,12 @@ class ProcessSet {
   /// call. Failures before that count no more for those of them that were started before this view.
   void note_status(View view, const std::vector<std::uint32_t>& slots, bool advanced);
 
-  /// Starts those whose restart is due.
+  /// Starts those whose restart is due. Throws as `Start` does; the one that cannot be started has failed once more,
+  /// and is due again later.
   void start_due(Time now);
 
   /// Sets how many there should be from now on. Starts missing ones; surplus ones get SIGTERM if `to_be_told`,
-  /// otherwise they end by themselves.
+  /// otherwise they end by themselves. Throws as `Start` does: then there are to be as many as before.
   void resize(std::uint32_t wanted, bool to_be_told, Time now);
 
   /// Returns those that were started, or restarted, after the last view: when the job is over, too late to take part.
@@ -67,6 +68,8 @@ class ProcessSet {
 
  private:
   void start(std::uint32_t slot, Time now);
+  void start_missing(Time now);
+  void release_surplus();
 
   const std::string role_;
   const std::uint32_t initial_;

@@ -24,7 +24,8 @@ struct SignalWatcherOptions {
   std::chrono::milliseconds together = 200ms;
 };
 
-/// Turns SIGINT, SIGTERM and SIGHUP into something a loop can poll for, while it lives.
+/// Turns SIGINT, SIGTERM, SIGHUP and SIGUSR1 (`sbatch --signal=USR1@120`) into something a loop can poll for, while it
+/// lives.
 ///
 /// A signal that was ignored when the watcher was created stays ignored (nohup, background jobs). Signals are caught by
 /// a handler that writes to a pipe, so existing threads need no mask. At most one watcher at a time, since handlers
@@ -47,7 +48,7 @@ class SignalWatcher {
   int signal() const { return signal_; }
 
  private:
-  static constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP};
+  static constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
 
   SignalWatcherOptions options_;
   FileDescriptor read_end_;

@@ -307,6 +307,7 @@ cluster::LeaseReply JobState::lease(Time now, const cluster::LeaseRequest& reque
     member->last_leased = lease_more(request);
     member->last_lease = request.number;
   }
+  member->last_leased.saved = member->saved_lease;
   return member->last_leased;
 }
 

@@ -90,6 +90,7 @@ class JobState {
   void take_over(const SavedJob& saved);
   SavedJob to_save() const;
   void save() { log_.save(); }
+  void save_leases();
 
   cluster::LeaseReply lease_more(const cluster::LeaseRequest& request);
   Member& admit(std::uint64_t session, const cluster::JoinRequest& request, const std::string& who);
@@ -104,7 +105,7 @@ class JobState {
   bool regroups() const { return decision_.kind == ViewDecision::Kind::kRegroup; }
   bool others_wait() const;
   void wait_for_members();
-  void wait_for_keeper(const Member& keeper);
+  void wait_for_holder(const Member& holder);
   void wait_to_save();
   void form_view(const std::vector<cluster::MemberId>& workers, const std::string& because);
   void enter_proposed_view();
@@ -123,6 +124,7 @@ class JobState {
   void lose(Member& member, const Health& health);
   void check_scale(const cluster::ScaleRequest& request) const;
   void describe_lanes(cluster::JobStatus& status) const;
+  Step newest_common_step(Time now) const;
   void finish_job();
   void fail_job(const std::string& reason);
 

@@ -83,7 +83,19 @@ cluster::RecordReply JobState::record(Time now, const cluster::RecordRequest& re
   for (const auto& [id, member] : members_.all()) {
     if (member.alive()) living.emplace(id, member.name());
   }
-  return {.request = spans_.ask(request.steps, std::move(living), now)};
+  return {.request = spans_.ask({.count = request.steps, .until = newest_common_step(now)}, std::move(living), now)};
+}
+
+/// The newest step that all workers of the view have made, as far as they have said, so that all can be asked about the
+/// same ones at once; kNewest if there is none.
+Step JobState::newest_common_step(Time now) const {
+  Step least = WantedSteps::kNewest;
+  for (const auto& worker : view_.workers) {
+    cluster::MemberStatus status;
+    metrics_.describe(worker.slot, now, status);
+    least = std::min(least, status.clock);
+  }
+  return least == 0 || least == WantedSteps::kNewest ? WantedSteps::kNewest : least - 1;  // the first step is 0
 }
 
 void JobState::add_spans(cluster::SpanReport report) {

@@ -45,8 +45,8 @@ void JobState::consider_view() {
       return wait_for_members();
     case ViewDecision::Kind::kForm:
       if (members_.any_server_unheard()) return;  // it will reconnect soon, or be given up
-      if (const Member* keeper = keeper_of_last_copies(view_, members_, now_ - options_.hang_after)) {
-        return wait_for_keeper(*keeper);
+      if (const Member* holder = holder_of_last_copies(view_, members_, now_ - options_.hang_after)) {
+        return wait_for_holder(*holder);
       }
       return form_view(decision_.workers, decision_.reason);
   }
@@ -188,14 +188,14 @@ void JobState::wait_for_members() {
 
 /// A connection that ended need not mean a death. Without this member parameters would be lost, so it gets as long to
 /// come back as silence is tolerated.
-void JobState::wait_for_keeper(const Member& keeper) {
+void JobState::wait_for_holder(const Member& holder) {
   if (state_ == cluster::JobPhase::kWaiting) return;
   state_ = cluster::JobPhase::kWaiting;
   waiting_since_ = now_;
   reason_ = fmt::format("waiting for {}, which has the only copy of some parameters; goes on without it after {:.0f} s",
-                        keeper.name(), seconds(options_.hang_after));
+                        holder.name(), seconds(options_.hang_after));
   log_warn("last_copy_awaited", "waits for a member that has the only copy of some parameters",
-           {{"member", keeper.name()}, {"seconds", seconds(options_.hang_after)}});
+           {{"member", holder.name()}, {"seconds", seconds(options_.hang_after)}});
 }
 
 /// The next view is given out once it is saved, which is tried with every tick; until then the job stands still. There
@@ -345,8 +345,20 @@ void JobState::tick(Time now) {
   }
   watch_paces();
   consider_view();
-  if (std::exchange(leases_changed_, false)) save();
+  if (std::exchange(leases_changed_, false)) save_leases();
   log_.retry();
+}
+
+/// What workers have reported is known to a successor once it is saved: until then they report it again.
+void JobState::save_leases() {
+  std::map<cluster::MemberId, std::uint64_t> reported;
+  for (const auto& [id, member] : members_.all()) reported[id] = member.last_lease;
+  log_.save([this, reported = std::move(reported)](bool saved) {
+    if (!saved) return;
+    for (auto& [id, member] : members_.all()) {
+      if (const auto last = reported.find(id); last != reported.end()) member.saved_lease = last->second;
+    }
+  });
 }
 
 /// A master that may have been replaced gives up nobody: members may be in touch with its successor.

@@ -51,7 +51,7 @@ class Master::Impl final : public net::RequestHandler {
   }
 
   template <typename Order>
-  void tell(Order order) {
+  void apply(Order order) {
     const MutexLock lock(mutex_);
     order(state_);
   }
@@ -156,43 +156,43 @@ Master::~Master() = default;
 const net::Address& Master::address() const { return impl_->address(); }
 
 cluster::JobStatus Master::status() const {
-  return impl_->ask([](const JobState& keeper) { return keeper.status(Deadline::Clock::now()); });
+  return impl_->ask([](const JobState& state) { return state.status(Deadline::Clock::now()); });
 }
 
 void Master::stop(const std::string& reason) {
-  impl_->tell([&](JobState& keeper) { keeper.stop({reason}); });
+  impl_->apply([&](JobState& state) { state.stop({reason}); });
 }
 
 void Master::scale(const cluster::ScaleRequest& request) {
-  impl_->tell([&](JobState& keeper) { keeper.scale(Deadline::Clock::now(), request); });
+  impl_->apply([&](JobState& state) { state.scale(Deadline::Clock::now(), request); });
 }
 
 void Master::checkpoint(const std::string& reason) {
-  impl_->tell([&](JobState& keeper) { keeper.checkpoint(Deadline::Clock::now(), {reason}); });
+  impl_->apply([&](JobState& state) { state.checkpoint(Deadline::Clock::now(), {reason}); });
 }
 
 std::uint64_t Master::record(Step steps) {
   std::uint64_t request = 0;
-  impl_->tell([&](JobState& keeper) { request = keeper.record(Deadline::Clock::now(), {steps}).request; });
+  impl_->apply([&](JobState& state) { request = state.record(Deadline::Clock::now(), {steps}).request; });
   return request;
 }
 
 cluster::CollectedSpans Master::recorded(std::uint64_t request) const {
   return cluster::collect_spans(request, [this](const cluster::RecordedQuery& query) {
-    return impl_->ask([&](const JobState& keeper) { return keeper.recorded(query); });
+    return impl_->ask([&](const JobState& state) { return state.recorded(query); });
   });
 }
 
 bool Master::over() const {
-  return impl_->ask([](const JobState& keeper) { return keeper.over(); });
+  return impl_->ask([](const JobState& state) { return state.over(); });
 }
 
 bool Master::no_members_left() const {
-  return impl_->ask([](const JobState& keeper) { return keeper.no_members_left(); });
+  return impl_->ask([](const JobState& state) { return state.no_members_left(); });
 }
 
 bool Master::lost_leadership() const {
-  return impl_->ask([](const JobState& keeper) { return keeper.lost_leadership(); });
+  return impl_->ask([](const JobState& state) { return state.lost_leadership(); });
 }
 
 }  // namespace trireme::master

@@ -26,6 +26,7 @@ struct Member {
   bool kept_out = false;     ///< a server that others do not reach: see leave_out_servers
   std::optional<std::pair<net::SessionPtr, net::FrameHeader>> waits_for_view;  ///< the request to answer then
   std::uint64_t last_lease = 0;     ///< the number of its last request for work
+  std::uint64_t saved_lease = 0;    ///< and of the last one whose report is saved
   cluster::LeaseReply last_leased;  ///< and the answer, in case it asks again
   cluster::Activity activity = {};  ///< with the last heartbeat
   cluster::HostLoad load = {};      ///< as last told

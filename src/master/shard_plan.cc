@@ -74,7 +74,7 @@ void place_shards(cluster::ViewInfo& next, const cluster::ViewInfo& before, cons
   }
 }
 
-const Member* keeper_of_last_copies(const cluster::ViewInfo& view, const MemberTable& members,
+const Member* holder_of_last_copies(const cluster::ViewInfo& view, const MemberTable& members,
                                     Deadline::Clock::time_point since) {
   const auto find = [&](cluster::MemberId id) -> const Member* {
     const auto found = members.all().find(id);
@@ -85,25 +85,25 @@ const Member* keeper_of_last_copies(const cluster::ViewInfo& view, const MemberT
     return heard && members.living(member.state.role, member.state.slot) == nullptr;
   };
   if (view.shards.empty()) {  // each worker of the view has everything
-    const Member* keeper = nullptr;
+    const Member* holder = nullptr;
     for (const cluster::MemberInfo& info : view.workers) {
       const Member* worker = find(info.id);
       if (worker != nullptr && worker->alive()) return nullptr;
-      if (worker != nullptr && may_return(*worker)) keeper = worker;
+      if (worker != nullptr && may_return(*worker)) holder = worker;
     }
-    return keeper;
+    return holder;
   }
   for (const cluster::ShardPlace& place : view.shards) {
-    const Member* keeper = nullptr;
+    const Member* holder = nullptr;
     bool lives = false;
     for (const cluster::MemberId id :
          {place.primary, place.in_sync ? place.replica : 0, place.filled ? place.filling : 0}) {
       const Member* server = find(id);
       if (server == nullptr) continue;
       lives = lives || server->alive();
-      if (may_return(*server)) keeper = server;
+      if (may_return(*server)) holder = server;
     }
-    if (!lives && keeper != nullptr) return keeper;
+    if (!lives && holder != nullptr) return holder;
   }
   return nullptr;
 }

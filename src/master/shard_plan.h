@@ -24,7 +24,7 @@ void place_shards(cluster::ViewInfo& next, const cluster::ViewInfo& before, cons
 /// Returns a member that was given up, though heard of since `since`, and has the only copies of some shards, or, where
 /// there are no servers, the newest parameters: it may be back in a moment, while a view without it would lose them.
 /// Null if there is none, or another process has its place.
-const Member* keeper_of_last_copies(const cluster::ViewInfo& view, const MemberTable& members,
+const Member* holder_of_last_copies(const cluster::ViewInfo& view, const MemberTable& members,
                                     Deadline::Clock::time_point since);
 
 /// Returns whether a server is no longer needed: it was to leave, and has handed over all its shards.

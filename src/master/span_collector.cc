@@ -14,10 +14,11 @@ std::uint64_t first_request() {
 
 }  // namespace
 
-std::uint64_t SpanCollector::ask(Step steps, std::map<cluster::MemberId, std::string> members, Time now) {
-  if (request_ != 0 && steps == steps_.count && !waiting_.empty() && now - asked_ < kSameQuestion) return request_;
+std::uint64_t SpanCollector::ask(WantedSteps steps, std::map<cluster::MemberId, std::string> members, Time now) {
+  if (request_ != 0 && steps.count == steps_.count && !waiting_.empty() && now - asked_ < kSameQuestion)
+    return request_;
   request_ = request_ == 0 ? first_request() : request_ + 1;
-  steps_ = {.count = steps};
+  steps_ = steps;
   asked_ = now;
   waiting_ = std::move(members);
   reports_.clear();

@@ -16,12 +16,12 @@ class SpanCollector {
  public:
   using Time = Deadline::Clock::time_point;
 
-  /// Asks `members`, by name, and returns the number of the request. The same one if a request for as many steps is not
-  /// answered by all yet and is not older than a second; else the request before is forgotten.
-  std::uint64_t ask(Step steps, std::map<cluster::MemberId, std::string> members, Time now);
+  /// Asks `members`, by name, about `steps`, and returns the number of the request. The same one if a request for as
+  /// many steps is not answered by all yet and is not older than a second; else the request before is forgotten.
+  std::uint64_t ask(WantedSteps steps, std::map<cluster::MemberId, std::string> members, Time now);
 
-  /// Returns which steps to ask a member about with its next heartbeat; nullopt if it has answered, or need not. All
-  /// are asked about the newest steps of the first that answers, so that they tell of the same.
+  /// Returns which steps to ask a member about with its next heartbeat; nullopt if it has answered, or need not. Where
+  /// nobody knew the newest step that all have made (`until` is kNewest), it is that of the first that answers.
   std::optional<WantedSteps> wanted(cluster::MemberId member) const;
 
   /// Returns the number of the latest request; 0 = none yet.

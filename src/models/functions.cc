@@ -11,7 +11,7 @@
 #include <torch/version.h>
 
 #include "models/weight_gradients.h"
-#include "tensor/device_kernels.h"
+#include "tensor/device/device_kernels.h"
 #include "tensor/maybe_tensor.h"
 #include "tensor/precision.h"
 

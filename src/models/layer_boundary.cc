@@ -3,7 +3,7 @@
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/variable.h>
 
-#include "tensor/device_kernels.h"
+#include "tensor/device/device_kernels.h"
 
 namespace trireme::models {
 namespace {

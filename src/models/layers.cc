@@ -10,6 +10,7 @@
 #include <torch/utils.h>
 
 #include "base/error.h"
+#include "base/mutex.h"
 #include "models/lane_seed.h"
 #include "models/layer_boundary.h"
 #include "models/layer_watch.h"
@@ -25,8 +26,8 @@ std::uint64_t draw_base() {
 }
 
 /// Torch's default generator is one for all threads: layers are made one after the other.
-std::mutex& making() {
-  static std::mutex mutex;
+Mutex& making() {
+  static Mutex mutex;
   return mutex;
 }
 
@@ -93,7 +94,7 @@ MadeLayers::MadeLayers(std::shared_ptr<const LayerList> list, const std::vector<
     fail<InvalidArgument>(
         "layer '{}' of this network cannot be divided among the ranks of a tensor group: use tensor=1", whole->name);
   }
-  const std::lock_guard lock(making());
+  const MutexLock lock(making());
   std::set<std::string> made_ties;
   for (const LayerRange& range : ranges) {
     TRIREME_CHECK(range.begin <= range.end && range.end <= list_->size(), "layers that the network does not have");

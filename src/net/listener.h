@@ -33,7 +33,7 @@ class Listener {
   /// Throws IoError if the port is in use: the message says by which address.
   Listener(EventLoop& loop, ListenerOptions options, OnEntry on_entry);
 
-  /// Stops listening. The loop must be stopped before the door goes: handshakes may be under way.
+  /// Stops listening. The loop must be stopped before the listener is destroyed: handshakes may be under way.
   ~Listener();
 
   const Address& address() const;

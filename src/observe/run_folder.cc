@@ -135,7 +135,7 @@ fs::path RunFolder::log(std::string_view role) const { return logs() / (as_file_
 std::vector<fs::path> RunFolder::run_files() const {
   std::vector<fs::path> files;
   for (const fs::path& file : {metrics(), model(), result(), config(), data(), program(), timeline(), trainer(),
-                               samples(), network(), script(), notes(), page(), page_certificate()}) {
+                               start(), samples(), network(), script(), notes(), page(), page_certificate()}) {
     if (std::error_code error; fs::exists(fs::symlink_status(file, error))) files.push_back(file);
   }
   collect(path_, files, is_step_trace);

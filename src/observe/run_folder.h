@@ -51,6 +51,7 @@ class RunFolder {
   std::filesystem::path data() const { return path_ / "data.json"; }        ///< how its data is encoded: data::Encoding
   std::filesystem::path program() const { return path_ / "program.json"; }  ///< of `trireme run`: its words
   std::filesystem::path trainer() const { return path_ / "trainer.json"; }  ///< the program that called train_main
+  std::filesystem::path start() const { return path_ / "start.json"; }  ///< the job of another launcher that began it
   std::filesystem::path samples() const { return path_ / "samples.json"; }  ///< what the model was trained on
   std::filesystem::path network() const { return path_ / "network.pt"; }    ///< TorchScript, as it was given
   std::filesystem::path script() const { return path_ / "model.pt"; }       ///< TorchScript, as it was trained

@@ -9,7 +9,7 @@
 
 #include "trireme/types.h"
 
-#include "base/lanes.h"
+#include "base/numbers/lanes.h"
 #include "observe/append_file.h"
 
 namespace trireme::observe {

@@ -2,7 +2,7 @@
 
 #include "trireme/types.h"
 
-#include "base/exact_sum.h"
+#include "base/numbers/exact_sum.h"
 
 namespace trireme::optim {
 

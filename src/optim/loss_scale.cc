@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "base/simd.h"
+#include "base/numbers/simd.h"
 
 namespace trireme::optim {
 namespace {

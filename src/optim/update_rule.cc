@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "base/error.h"
-#include "base/simd.h"
+#include "base/numbers/simd.h"
 
 namespace trireme::optim {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "plan/schedule.h"
+#include "plan/schedule/schedule.h"
 
 namespace trireme::pipeline {
 

@@ -10,7 +10,6 @@
 namespace trireme::plan {
 namespace {
 
-constexpr Placement::Order kUsualOrder = {Dimension::kTensor, Dimension::kData, Dimension::kPipe};
 constexpr std::uint32_t kMostRows = 8;  // of a picture
 constexpr std::uint32_t kMostColumns = 8;
 
@@ -27,15 +26,6 @@ GroupSpan span_of(const Placement& placement, const std::vector<Rank>& group) {
   return span;
 }
 
-/// Which share of a rank's traffic leaves its host. Sums are made within the host first, so each of its ranks sends a
-/// slice; of a pipeline, only the hops between hosts.
-double share_that_leaves(Dimension dimension, const GroupSpan& span) {
-  if (span.within_host()) return 0;
-  const double hosts = span.hosts;
-  if (dimension == Dimension::kPipe) return (hosts - 1) / (span.ranks - 1);
-  return (hosts - 1) / hosts / span.most_local;
-}
-
 /// Those with more than one part, innermost first.
 std::string names_of(const Mesh& mesh, const Placement::Order& order) {
   std::vector<std::string_view> names;
@@ -46,13 +36,13 @@ std::string names_of(const Mesh& mesh, const Placement::Order& order) {
 }
 
 /// "tensor (2 ranks) and data (4 ranks) stay within a host; pipe (8 ranks) spans 4 hosts".
-std::string describe_spans(const Mesh& mesh, const PlacementChoice& choice) {
+std::string describe_spans(const Mesh& mesh, const PlacedMesh& placed) {
   std::vector<std::string> inside;
   std::vector<std::string> across;
-  for (const Dimension dimension : choice.order) {
+  for (const Dimension dimension : kTrainedOrder) {
     const std::uint32_t size = mesh.size(dimension);
     if (size == 1) continue;
-    const GroupSpan& span = choice.span(dimension);
+    const GroupSpan& span = placed.span(dimension);
     if (span.within_host()) {
       inside.push_back(fmt::format("{} ({} ranks)", name_of(dimension), size));
     } else {
@@ -145,44 +135,16 @@ GroupSpan Placement::widest_span(Dimension dimension) const {
   return widest;
 }
 
-double Traffic::along(Dimension dimension) const {
-  return dimension == Dimension::kData ? data : dimension == Dimension::kPipe ? pipe : tensor;
-}
-
-std::vector<PlacementChoice> placement_choices(const Mesh& mesh, std::uint32_t hosts) {
-  std::vector<PlacementChoice> choices;
-  for (const auto& [a, b, c] : {std::array{0, 1, 2}, std::array{0, 2, 1}, std::array{1, 0, 2}, std::array{1, 2, 0},
-                                std::array{2, 0, 1}, std::array{2, 1, 0}}) {
-    const Placement placement(mesh, {kUsualOrder[a], kUsualOrder[b], kUsualOrder[c]}, hosts);
-    PlacementChoice choice{placement.order(), {}};
-    for (const Dimension dimension : kDimensions) {
-      choice.spans[static_cast<std::size_t>(dimension)] = placement.widest_span(dimension);
-    }
-    choices.push_back(choice);
+PlacedMesh place_ranks(const Mesh& mesh, std::uint32_t hosts) {
+  const Placement placement(mesh, kTrainedOrder, hosts);
+  PlacedMesh placed;
+  for (const Dimension dimension : kDimensions) {
+    placed.spans[static_cast<std::size_t>(dimension)] = placement.widest_span(dimension);
   }
-  return choices;
-}
-
-PlacedMesh place_ranks(const Mesh& mesh, const std::vector<PlacementChoice>& choices, const Traffic& traffic) {
-  // What leaves hosts; then, for equals, what the outer dimensions send, weighed by how far out they are.
-  const auto cost = [&](const PlacementChoice& choice) {
-    std::pair<double, double> sums{0, 0};
-    for (std::size_t i = 0; i < choice.order.size(); ++i) {
-      const Dimension dimension = choice.order[i];
-      sums.first += traffic.along(dimension) * share_that_leaves(dimension, choice.span(dimension));
-      sums.second += static_cast<double>(i) * traffic.along(dimension);
-    }
-    return sums;
-  };
-  const PlacementChoice& best = *std::ranges::min_element(choices, {}, cost);
-  const std::string spans = describe_spans(mesh, best);
-  if (spans.empty()) return {best, "there is one rank"};
-  return {best,
-          fmt::format("ranks count along {}, so that what talks most is close: {}", names_of(mesh, best.order), spans)};
-}
-
-PlacedMesh place_ranks(const Mesh& mesh, std::uint32_t hosts, const Traffic& traffic) {
-  return place_ranks(mesh, placement_choices(mesh, hosts), traffic);
+  const std::string spans = describe_spans(mesh, placed);
+  placed.reason = spans.empty() ? "there is one rank"
+                                : fmt::format("ranks count along {}: {}", names_of(mesh, kTrainedOrder), spans);
+  return placed;
 }
 
 std::string picture(const Placement& placement) {

@@ -50,37 +50,21 @@ class Placement {
   std::uint32_t hosts_;
 };
 
-/// What a rank sends in a step along each dimension, in bytes or any other unit.
-struct Traffic {
-  double data = 0;
-  double pipe = 0;
-  double tensor = 0;
+/// How training numbers ranks (train/sharded/fit_mesh.h): what talks most is closest, as far as that is known without
+/// the model. Parts of matrices exchange the most, then neighbouring stages, and copies of the model once a step.
+inline constexpr Placement::Order kTrainedOrder = {Dimension::kTensor, Dimension::kPipe, Dimension::kData};
 
-  double along(Dimension dimension) const;
-};
-
-/// An order of dimensions, and how the groups of each then lie on hosts.
-struct PlacementChoice {
-  Placement::Order order;
+/// How the groups of each dimension lie on hosts.
+struct PlacedMesh {
   std::array<GroupSpan, 3> spans;  ///< the widest of each dimension, in the order of kDimensions
+  std::string reason;              ///< for people
 
   const GroupSpan& span(Dimension dimension) const { return spans[static_cast<std::size_t>(dimension)]; }
 };
 
-struct PlacedMesh {
-  PlacementChoice choice;
-  std::string reason;  ///< for people
-};
-
-/// Returns all orders of the dimensions, the usual one (tensor, data, pipe) first. Takes time in proportion to the
-/// ranks: who places a mesh for many loads keeps them.
-std::vector<PlacementChoice> placement_choices(const Mesh& mesh, std::uint32_t hosts);
-
-/// Places the ranks of `mesh` so that as little traffic as possible leaves a host, and of equals so that the chattiest
-/// dimension is innermost. Sums of data and tensor cross hosts as slices, after a sum within the host; of a pipeline's
-/// messages, those between hosts do. A pure function, so all ranks agree.
-PlacedMesh place_ranks(const Mesh& mesh, const std::vector<PlacementChoice>& choices, const Traffic& traffic);
-PlacedMesh place_ranks(const Mesh& mesh, std::uint32_t hosts, const Traffic& traffic);
+/// Places the ranks of `mesh` as training does, host by host. Takes time in proportion to the ranks: who places a mesh
+/// for many loads keeps the result. A pure function, so all ranks agree.
+PlacedMesh place_ranks(const Mesh& mesh, std::uint32_t hosts);
 
 /// Returns a picture for people: which rank is where, and which host it is on. At most 12 lines.
 std::string picture(const Placement& placement);

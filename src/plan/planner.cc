@@ -44,7 +44,7 @@ std::vector<Mesh> meshes(const PlanRequest& request) {
 /// Which schedules, with how many chunks, are worth a try on so many ranks.
 std::vector<std::pair<ScheduleKind, std::uint32_t>> schedules(const PlanRequest& request, std::uint32_t pipe) {
   std::vector<std::pair<ScheduleKind, std::uint32_t>> all;
-  if (pipe == 1 && !request.schedule) return {{ScheduleKind::k1F1B, 1}};  // without a pipeline they are all the same
+  if (pipe == 1) return {{ScheduleKind::k1F1B, 1}};  // without a pipeline they are all the same
   for (const ScheduleKind kind : kScheduleKinds) {
     if (request.schedule ? kind != *request.schedule : kind == ScheduleKind::kGpipe) continue;  // 1f1b holds less
     std::uint32_t chunks = request.chunks.value_or(usual_chunks(kind));
@@ -91,7 +91,8 @@ auto simplicity(const Arrangement& arrangement) {
                      .schedule = request.schedule.value_or(ScheduleKind::k1F1B),
                      .chunks = 1,
                      .micro_batches = request.micro_batches.value_or(1),
-                     .offload = request.offload};
+                     .offload = request.offload,
+                     .shards = request.shards};
   wanted.chunks = request.chunks.value_or(usual_chunks(wanted.schedule));
   const auto reason = why_impossible(request.workload, request.hardware, wanted);
   if (reason) throw InvalidArgument(*reason);
@@ -112,7 +113,14 @@ std::vector<Arrangement> arrangements(const PlanRequest& request) {
           for (const bool recompute : {false, true}) {
             if (request.recompute && recompute != *request.recompute) continue;
             if (recompute && mesh.pipe == 1) continue;  // stages do
-            const Arrangement arrangement{mesh, zero, kind, chunks, count, recompute, request.offload};
+            const Arrangement arrangement{.mesh = mesh,
+                                          .zero = zero,
+                                          .schedule = kind,
+                                          .chunks = chunks,
+                                          .micro_batches = count,
+                                          .recompute = recompute,
+                                          .offload = request.offload,
+                                          .shards = zero > 0 ? request.shards : 0};
             if (!why_impossible(request.workload, request.hardware, arrangement)) all.push_back(arrangement);
           }
         }
@@ -124,12 +132,12 @@ std::vector<Arrangement> arrangements(const PlanRequest& request) {
 
 std::vector<Candidate> predict_all(const PlanRequest& request) {
   std::vector<Candidate> candidates;
-  std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>, std::vector<PlacementChoice>> placed;
+  std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>, PlacedMesh> placed;
   for (const Arrangement& arrangement : arrangements(request)) {
     const Mesh& mesh = arrangement.mesh;
-    auto& choices = placed[{mesh.data, mesh.pipe, mesh.tensor}];
-    if (choices.empty()) choices = placement_choices(mesh, request.hardware.hosts);
-    Candidate candidate{arrangement, predict(request.workload, request.hardware, arrangement, choices), false};
+    const auto [place, added] = placed.try_emplace({mesh.data, mesh.pipe, mesh.tensor});
+    if (added) place->second = place_ranks(mesh, request.hardware.hosts);
+    Candidate candidate{arrangement, predict(request.workload, request.hardware, arrangement, place->second), false};
     candidate.fits = candidate.prediction.memory.total() <= request.hardware.memory;
     candidates.push_back(std::move(candidate));
   }

@@ -20,7 +20,8 @@ struct PlanRequest {
   std::optional<std::uint32_t> micro_batches = {};
   std::optional<std::uint64_t> lanes = {};  ///< micro-batches of all data ranks together
   std::optional<bool> recompute = {};
-  bool offload = false;  ///< parameter servers hold the optimizer's state
+  bool offload = false;      ///< parameter servers hold the optimizer's state
+  std::uint32_t shards = 0;  ///< ranks among which ZeRO divides; 0 = all of the dimension data
 };
 
 struct Candidate {

@@ -3,45 +3,52 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "plan/split_layers.h"
+#include "plan/cost/peak_memory.h"
+#include "plan/cost/split_layers.h"
 
 namespace trireme::plan {
 namespace {
 
 /// What one stage costs a rank, per micro-batch where that matters.
 struct StageCost {
-  double parameters = 0;  ///< after the split by tensor
-  double largest = 0;     ///< parameters of its largest layer
+  double parameters = 0;  ///< after the split by tensor; tied ones in the last stage that uses them
+  double copied = 0;      ///< parameters that another rank owns: weights only
   double compute = 0;     ///< seconds of a forward
   double backward = 0;    ///< seconds of both gradients
   double again = 0;       ///< of these: blocks that the backward computes again
   double summed_again = 0;
   double summed_forward = 0;
   double summed_backward = 0;
-  double kept_bytes = 0;
-  double again_bytes = 0;  ///< what the largest block needs when it is computed again
+  StageMemory memory = {};
 };
+
+constexpr double kFloatBytes = 4;
 
 class Predictor {
  public:
   Predictor(const Workload& workload, const Hardware& hardware, const Arrangement& arrangement,
-            const std::vector<PlacementChoice>& choices)
+            const PlacedMesh& placed)
       : workload_(workload),
         hardware_(hardware),
         arrangement_(arrangement),
         mesh_(arrangement.mesh),
-        choices_(choices) {}
+        data_(placed.span(Dimension::kData)),
+        tensor_(placed.span(Dimension::kTensor)),
+        pipe_(placed.span(Dimension::kPipe)) {
+    result_.placement = placed.reason;
+  }
 
   Prediction run() {
     cut_stages();
-    place();
     time_stages();
     const ScheduleShape shape = arrangement_.schedule_shape();
     const Evaluation evaluation = evaluate_long(shape, result_.stage_times, result_.message_seconds);
     rank_of_stage_ = make_schedule({shape.kind, shape.ranks, 1, shape.chunks}).rank_of_stage;
     result_.pipeline_seconds = evaluation.makespan;
     result_.bubble = evaluation.bubble;
-    count_memory(evaluation);
+    const bool all_at_once = shape.kind == ScheduleKind::kGpipe && mesh_.pipe > 1;  // so all have to be run
+    count_memory(all_at_once ? evaluate(make_schedule(shape), result_.stage_times, result_.message_seconds)
+                             : evaluation);
     finish_step(evaluation);
     share_cores();
     const double useful = 3 * workload_.model.forward_flops() * static_cast<double>(workload_.batch);
@@ -73,7 +80,42 @@ class Predictor {
       const std::size_t end = i + 1 < count ? result_.stages[i + 1] : costs.size();
       stages_.push_back(cost_of(result_.stages[i], end));
     }
-    if (copies_tied()) stages_.back().parameters += tied_parameters();
+    if (mesh_.pipe == 1) return;
+    stages_.front().parameters -= tied_parameters();
+    if (copies_tied()) stages_.front().copied = tied_parameters();
+    stages_.back().parameters += tied_parameters();
+    for (std::size_t i = 0; i + 1 < count; ++i) {
+      const LayerCost& last = workload_.model.layers[result_.stages[i + 1] - 1];
+      stages_[i].memory.output = last.output * samples() * bytes_each() / mesh_.tensor;
+    }
+  }
+
+  /// What a micro-batch takes in a layer. The dimension tensor divides all but what is gathered in front of products.
+  LayerMemory memory_of(std::size_t i) const {
+    const LayerCost& layer = workload_.model.layers[i];
+    const bool last = i + 1 == workload_.model.layers.size();
+    const double scale = samples() / mesh_.tensor;
+    const double gathered = layer.gathered * bytes_each() * samples() * (1 - 1.0 / mesh_.tensor);
+    const double input = layer.input * bytes_each() * scale;
+    const double all = input + (layer.kept * bytes_each() + layer.kept_bytes) * scale + gathered;
+    LayerMemory memory{.kept = all,
+                       .loss = layer.loss_bytes * scale,
+                       .passing = layer.passing * bytes_each() * scale,
+                       .passing_more = layer.passing_more * bytes_each() * scale,
+                       .deferred = layer.deferred * bytes_each() * scale + gathered,
+                       .gradients = parameters_of(layer) * kFloatBytes,
+                       .largest = static_cast<double>(layer.largest_tensor()) * kFloatBytes};
+    if (layer.split_parameters > 0) memory.largest /= mesh_.tensor;
+    if (last && workload_.model.tied_parameters > 0) {  // the head's product is with the embedding
+      memory.gradients += tied_parameters() * kFloatBytes;
+      memory.largest = tied_parameters() * kFloatBytes;
+    }
+    if (arrangement_.recompute && layer.recomputable) {
+      memory.kept = input;
+      memory.again = all - input;
+    }
+    memory.kept += memory.loss;
+    return memory;
   }
 
   bool measured() const {
@@ -104,21 +146,16 @@ class Predictor {
       const LayerCost& layer = workload_.model.layers[i];
       const double parameters = parameters_of(layer);
       cost.parameters += parameters;
-      cost.largest = std::max(cost.largest, parameters);
+      cost.memory.layers.push_back(memory_of(i));
       const LayerTiming timing = time_of(i);
       const double compute = timing.forward;
       cost.compute += compute;
       cost.backward += timing.backward;
       cost.summed_forward += layer.summed_forward * samples() * bytes_each();
       cost.summed_backward += layer.summed_backward * samples() * bytes_each();
-      const double input = layer.input * bytes_each();
-      const double all = input + layer.kept * bytes_each() + layer.kept_bytes;
-      const bool again = arrangement_.recompute && layer.recomputable;
-      cost.kept_bytes += (again ? input : all) * samples() / mesh_.tensor;
-      if (!again) continue;
+      if (!arrangement_.recompute || !layer.recomputable) continue;
       cost.again += compute;
       cost.summed_again += layer.summed_forward * samples() * bytes_each();
-      cost.again_bytes = std::max(cost.again_bytes, (all - input) * samples() / mesh_.tensor);
     }
     return cost;
   }
@@ -132,28 +169,6 @@ class Predictor {
     return most * samples() * bytes_each() / mesh_.tensor;
   }
 
-  void place() {
-    const double steps = arrangement_.micro_batches;
-    Traffic traffic;
-    for (const StageCost& stage : stages_) {
-      traffic.data += 2 * stage.parameters * 4 / mesh_.pipe * (arrangement_.zero >= 2 ? steps : 1);
-      traffic.tensor += 2 * (stage.summed_forward + stage.summed_backward) / mesh_.pipe * steps;
-    }
-    traffic.pipe = 2 * message_bytes() * steps * arrangement_.chunks;
-    for (const Dimension dimension : kDimensions) {
-      if (mesh_.size(dimension) > 1) continue;
-      (dimension == Dimension::kData   ? traffic.data
-       : dimension == Dimension::kPipe ? traffic.pipe
-                                       : traffic.tensor) = 0;
-    }
-    const PlacedMesh placed = place_ranks(mesh_, choices_, traffic);
-    result_.placement = placed.reason;
-    result_.order = placed.choice.order;
-    data_ = placed.choice.span(Dimension::kData);
-    tensor_ = placed.choice.span(Dimension::kTensor);
-    pipe_ = placed.choice.span(Dimension::kPipe);
-  }
-
   void time_stages() {
     for (const StageCost& stage : stages_) {
       const double sums_forward = all_reduce_seconds(hardware_.links, tensor_, stage.summed_forward);
@@ -162,15 +177,11 @@ class Predictor {
       StageTimes times{.forward = stage.compute + sums_forward,
                        .backward_input = stage.backward / 2 + sums_backward + again,
                        .backward_weight = stage.backward / 2 + summation_seconds(stage.parameters),
-                       .activations = stage.kept_bytes};
+                       .activations = stage.memory.kept()};
       if (arrangement_.zero >= 3) {  // the next layers' weights arrive while these compute
         const double gather = reduce_scatter_seconds(hardware_.links, data_, stage.parameters * bytes_each());
         times.forward = std::max(times.forward, gather);
         times.backward_input = std::max(times.backward_input, gather);
-      }
-      if (arrangement_.zero >= 2) {  // gradients leave micro-batch by micro-batch: nobody holds the whole sum
-        const double scatter = reduce_scatter_seconds(hardware_.links, data_, stage.parameters * 4);
-        times.backward_weight = std::max(times.backward_weight, scatter);
       }
       result_.stage_times.push_back(times);
     }
@@ -178,35 +189,132 @@ class Predictor {
     result_.message_seconds = mesh_.pipe > 1 ? link.seconds(message_bytes()) : 0;
   }
 
+  /// Ranks among which ZeRO divides.
+  std::uint32_t shards() const { return arrangement_.shards > 0 ? arrangement_.shards : mesh_.data; }
+
   void count_memory(const Evaluation& evaluation) {
-    const StateOptions options{.precision = workload_.precision,
-                               .optimizer_values = workload_.optimizer_values,
-                               .zero = arrangement_.zero,
-                               .data = mesh_.data,
-                               .gradient_buffers = summation_buffers(arrangement_.micro_batches, workload_.any_order)};
+    const std::vector<StageMemory> stages = stage_memory();
     for (Rank rank = 0; rank < mesh_.pipe; ++rank) {
-      RankMemory memory{.activations = evaluation.ranks[rank].peak_bytes};
-      double parameters = 0;
-      double largest = 0;
-      for (std::size_t stage = 0; stage < stages_.size(); ++stage) {
-        if (rank_of_stage_[stage] != rank) continue;
-        parameters += stages_[stage].parameters;
-        largest = std::max(largest, stages_[stage].largest);
-        memory.working = std::max(memory.working, stages_[stage].again_bytes);
-      }
-      memory.state = state_bytes(parameters, options);
-      if (arrangement_.offload) memory.state.optimizer = 0;
-      if (mesh_.data > 1 && arrangement_.zero >= 2) memory.working += largest * 4;                 // its gradient
-      if (mesh_.data > 1 && arrangement_.zero >= 3) memory.working += 2 * largest * bytes_each();  // it, and the next
+      RankMemory memory = state_of(rank);
+      const PeakMemory peak = mesh_.pipe > 1 ? pipeline_peak(share_of(rank), stages, evaluation) : alone_peak();
+      memory.state.gradients += peak.sums;
+      memory.activations = peak.activations;
+      memory.working += peak.working;
       if (memory.total() > result_.memory.total()) result_.memory = memory;
       result_.rank_memory.push_back(memory);
     }
   }
 
+  std::vector<StageMemory> stage_memory() const {
+    std::vector<StageMemory> memory;
+    for (const StageCost& stage : stages_) memory.push_back(stage.memory);
+    return memory;
+  }
+
+  /// Without a pipeline: one micro-batch after the other, whose gradients are added where they are kept.
+  PeakMemory alone_peak() const {
+    StageMemory memory;
+    for (const StageCost& stage : stages_) {
+      memory.layers.insert(memory.layers.end(), stage.memory.layers.begin(), stage.memory.layers.end());
+    }
+    return {.activations = memory.kept(),
+            .sums = 0,
+            .working = backward_peak(memory, tied_parameters() * kFloatBytes) - memory.kept()};
+  }
+
+  PipelineShare share_of(Rank rank) const {
+    PipelineShare share{.rank = rank,
+                        .lanes = arrangement_.micro_batches,
+                        .summed = std::vector<double>(stages_.size()),
+                        .tied_rank = rank_of_stage_.front(),
+                        .message = result_.message_seconds};
+    if (workload_.any_order) share.lanes = 1;
+    for (std::size_t stage = 0; stage < stages_.size(); ++stage) {
+      if (rank_of_stage_[stage] == rank) share.summed[stage] = stages_[stage].parameters * kFloatBytes;
+    }
+    if (rank_of_stage_.back() == rank) {
+      share.tied = tied_parameters() * kFloatBytes;
+      share.summed.back() -= share.tied;
+    }
+    return share;
+  }
+
+  /// What a rank holds all the time, and what ZeRO and messages between stages take in between.
+  RankMemory state_of(Rank rank) const {
+    double parameters = 0;
+    double copied = 0;
+    for (std::size_t stage = 0; stage < stages_.size(); ++stage) {
+      if (rank_of_stage_[stage] != rank) continue;
+      parameters += stages_[stage].parameters;
+      copied += stages_[stage].copied;
+    }
+    const bool alone = mesh_.pipe == 1;  // a pipeline has partial sums only while they wait
+    const GradientBuckets buckets = gradient_buckets(tensors_of(rank));
+    const bool leave_at_once = arrangement_.zero >= 2 && shards() > 1 && arrangement_.micro_batches == 1;
+    const StateOptions options{
+        .precision = workload_.precision,
+        .optimizer_values = workload_.optimizer_values,
+        .zero = arrangement_.zero,
+        .shards = shards(),
+        .gradient_buffers = alone ? summation_buffers(arrangement_.micro_batches, workload_.any_order) : 1,
+        .whole_gradients = !leave_at_once || buckets.all_at_once()};
+    RankMemory memory{.state = state_bytes(parameters, options)};
+    memory.state.weights += copied * bytes_each();
+    if (arrangement_.offload) memory.state.optimizer = 0;
+    if (!options.whole_gradients) memory.working += buckets.places * kFloatBytes / mesh_.tensor;
+    if (arrangement_.zero >= 3) memory.working += gathered_parameters() * bytes_each();
+    memory.working += posted_messages(rank) * message_bytes();
+    return memory;
+  }
+
+  /// The tensors of a rank as ZeRO sums their gradients together: all, or in stage 3 layer by layer.
+  std::vector<std::vector<std::uint64_t>> tensors_of(Rank rank) const {
+    std::vector<std::vector<std::uint64_t>> groups(1);
+    for (std::size_t stage = 0; stage < stages_.size(); ++stage) {
+      if (rank_of_stage_[stage] != rank) continue;
+      for (std::size_t i = 0; i < stages_[stage].memory.layers.size(); ++i) {
+        const std::vector<std::uint64_t>& tensors = workload_.model.layers[result_.stages[stage] + i].tensors;
+        if (arrangement_.zero >= 3) groups.emplace_back();
+        groups.back().insert(groups.back().end(), tensors.begin(), tensors.end());
+      }
+    }
+    std::vector<std::uint64_t>& first = arrangement_.zero >= 3 ? groups[1] : groups[0];
+    if (arrangement_.zero >= 3 && workload_.model.tied_parameters > 0 && !first.empty()) {
+      groups[0] = {first.front()};  // what two layers use is of neither
+      first.erase(first.begin());
+    }
+    return groups;
+  }
+
+  /// ZeRO 3: a layer's whole weights, and its neighbour's, which are on their way.
+  double gathered_parameters() const {
+    const std::vector<LayerCost>& layers = workload_.model.layers;
+    const auto used = [&](std::size_t i) {
+      return parameters_of(layers[i]) + (i > 0 && i + 1 == layers.size() ? tied_parameters() : 0);
+    };
+    double most = used(0);
+    for (std::size_t i = 1; i < layers.size(); ++i) most = std::max(most, used(i - 1) + used(i));
+    return most;
+  }
+
+  /// Messages for which a rank has memory before it needs them: two from each neighbour (pipeline/links.cc).
+  double posted_messages(Rank rank) const {
+    constexpr double kAhead = 2;
+    std::vector<Rank> neighbours;
+    for (std::size_t stage = 1; stage < stages_.size(); ++stage) {
+      const Rank before = rank_of_stage_[stage - 1];
+      const Rank after = rank_of_stage_[stage];
+      if (before != after && (before == rank || after == rank)) neighbours.push_back(before == rank ? after : before);
+    }
+    std::ranges::sort(neighbours);
+    neighbours.erase(std::ranges::unique(neighbours).begin(), neighbours.end());
+    return std::min<double>(kAhead, arrangement_.micro_batches) * static_cast<double>(neighbours.size());
+  }
+
   /// What a rank's parameters take the optimizer, at the end of a step.
   double update_seconds(double parameters) const {
     if (!measured() || arrangement_.offload) return 0;
-    return parameters / (arrangement_.zero > 0 ? mesh_.data : 1) * hardware_.measured->update_seconds;
+    return parameters / (arrangement_.zero > 0 ? shards() : 1) * hardware_.measured->update_seconds;
   }
 
   /// Workers that share cores cannot all compute at once: a step takes at least what all of them compute.
@@ -242,17 +350,15 @@ class Predictor {
       const double gather = reduce_scatter_seconds(hardware_.links, data_, parameters * bytes_each());
       double communicated = scatter + gather;
       double exposed = std::max(0.0, communicated - backward);  // an all-reduce, started layer by layer
-      if (arrangement_.zero == 1) exposed = std::max(0.0, scatter - backward) + gather;
-      if (arrangement_.zero == 2) exposed = gather;
-      if (arrangement_.zero == 3) exposed = 0;
+      if (arrangement_.zero >= 1) exposed = std::max(0.0, scatter - backward);
+      if (arrangement_.zero == 1 || arrangement_.zero == 2) exposed += gather;
       if (arrangement_.offload) {  // gradients go to the servers while backward runs, new weights come back after it
         const Link& to_servers = hardware_.hosts > 1 ? hardware_.links.network : hardware_.links.host;
         const double push = to_servers.seconds(parameters * 4);
         communicated = 2 * push;
         exposed = std::max(0.0, push - backward) + push;
       }
-      if (arrangement_.zero == 2) communicated = scatter * arrangement_.micro_batches + gather;
-      if (arrangement_.zero == 3) communicated = (scatter + 2 * gather) * arrangement_.micro_batches;
+      if (arrangement_.zero == 3) communicated = scatter + 2 * gather * arrangement_.micro_batches;
       if (copies_tied() && (rank == 0 || rank + 1 == mesh_.pipe)) {
         const double tied = all_reduce_seconds(link, 2, tied_parameters() * 4);
         exposed += tied;
@@ -271,12 +377,11 @@ class Predictor {
   const Hardware& hardware_;
   const Arrangement& arrangement_;
   const Mesh& mesh_;
-  const std::vector<PlacementChoice>& choices_;
+  const GroupSpan data_;
+  const GroupSpan tensor_;
+  const GroupSpan pipe_;
   std::vector<StageCost> stages_;
   std::vector<Rank> rank_of_stage_;
-  GroupSpan data_;
-  GroupSpan tensor_;
-  GroupSpan pipe_;
   Prediction result_;
 };
 
@@ -294,6 +399,7 @@ std::uint64_t nearest_divisor(std::uint64_t whole, std::uint64_t wanted) {
 std::string to_text(const Arrangement& arrangement) {
   std::string text = to_text(arrangement.mesh);
   if (arrangement.zero > 0) text += fmt::format(", ZeRO {}", arrangement.zero);
+  if (arrangement.shards > 0) text += fmt::format(" in groups of {}", arrangement.shards);
   if (arrangement.mesh.pipe > 1) {
     text += fmt::format(", {}", name_of(arrangement.schedule));
     if (arrangement.schedule == ScheduleKind::kInterleaved) text += fmt::format(" x{}", arrangement.chunks);
@@ -357,18 +463,22 @@ std::optional<std::string> why_impossible(const Workload& workload, const Hardwa
   if (arrangement.zero > 0 && mesh.data == 1) {
     return fmt::format("ZeRO {} shards among the ranks of the dimension data, and data=1", arrangement.zero);
   }
+  if (arrangement.shards > 0 && mesh.data % arrangement.shards != 0) {
+    return fmt::format("groups of {} do not divide data={}: the nearest is {}", arrangement.shards, mesh.data,
+                       nearest_divisor(mesh.data, arrangement.shards));
+  }
   return std::nullopt;
 }
 
 Prediction predict(const Workload& workload, const Hardware& hardware, const Arrangement& arrangement,
-                   const std::vector<PlacementChoice>& choices) {
+                   const PlacedMesh& placed) {
   if (const auto reason = why_impossible(workload, hardware, arrangement)) throw InvalidArgument(*reason);
-  return Predictor(workload, hardware, arrangement, choices).run();
+  return Predictor(workload, hardware, arrangement, placed).run();
 }
 
 Prediction predict(const Workload& workload, const Hardware& hardware, const Arrangement& arrangement) {
   if (const auto reason = why_impossible(workload, hardware, arrangement)) throw InvalidArgument(*reason);
-  return predict(workload, hardware, arrangement, placement_choices(arrangement.mesh, hardware.hosts));
+  return predict(workload, hardware, arrangement, place_ranks(arrangement.mesh, hardware.hosts));
 }
 
 }  // namespace trireme::plan

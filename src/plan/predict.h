@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "plan/calibration.h"
-#include "plan/collective_time.h"
-#include "plan/evaluate.h"
-#include "plan/memory.h"
-#include "plan/model_cost.h"
+#include "plan/cost/calibration.h"
+#include "plan/cost/collective_time.h"
+#include "plan/cost/memory.h"
+#include "plan/cost/model_cost.h"
+#include "plan/schedule/evaluate.h"
 
 namespace trireme::plan {
 
@@ -42,6 +42,7 @@ struct Arrangement {
   std::uint32_t micro_batches = 1;  ///< per step and data rank
   bool recompute = false;           ///< blocks are computed again in the backward instead of kept
   bool offload = false;             ///< parameter servers, not workers, hold the optimizer's state, and update
+  std::uint32_t shards = 0;         ///< ranks among which ZeRO divides, of those of the dimension data; 0 = all
 
   ScheduleShape schedule_shape() const { return {schedule, mesh.pipe, micro_batches, chunks}; }
   bool operator==(const Arrangement&) const = default;
@@ -50,11 +51,11 @@ struct Arrangement {
 /// "data=8,pipe=4,tensor=2, ZeRO 1, zb-v, 16 micro-batches, recompute"; what does not matter is left out.
 std::string to_text(const Arrangement& arrangement);
 
-/// What the fullest rank holds, in bytes.
+/// What the fullest rank holds at the moment when that is the most, in bytes.
 struct RankMemory {
-  StateBytes state;
+  StateBytes state;  ///< with the gradients of micro-batches that wait to be summed
   double activations = 0;
-  double working = 0;  ///< for a moment: layers that ZeRO gathers, the block that is being computed again
+  double working = 0;  ///< what comes and goes: in a backward, in a layer that is computed again, between ranks
 
   double total() const { return state.total() + activations + working; }
 };
@@ -69,7 +70,6 @@ struct Prediction {
   double data_seconds = 0;      ///< sums of gradients and gathers of weights, on the busiest rank
   double exposed_seconds = 0;   ///< of these: what remains when backward has ended
   std::string placement;        ///< where the ranks are, and why
-  Placement::Order order{};     ///< of the dimensions, innermost first
   std::vector<std::size_t> stages;      ///< the first layer of each
   std::vector<StageTimes> stage_times;  ///< seconds and bytes per micro-batch
   double message_seconds = 0;           ///< between two stages
@@ -90,12 +90,12 @@ std::optional<std::string> why_impossible(const Workload& workload, const Hardwa
 /// Predicts memory and time of a step. Computing takes flops / rate, each gradient as long as the forward; where the
 /// layers were measured (Hardware::measured) it takes what that says, copies and sums of gradients and the optimizer
 /// are counted too, and workers that share cores wait for each other. Overlapped are: messages between stages with
-/// other micro-batches, ZeRO's gathers and scatters with the same stage's computing, the sum of gradients with the last
+/// other micro-batches, ZeRO 3's gathers with the same stage's computing, the sum of gradients with the last
 /// micro-batch's backward. Not overlapped: sums of the dimension tensor, ZeRO 1's gather of new weights. Not counted:
 /// reading data, the optimizer's arithmetic, kernels that are too small to reach `flops`. Throws InvalidArgument with
-/// the reason if it is impossible. `choices` are those of the mesh on the hardware's hosts.
+/// the reason if it is impossible. `placed` is the mesh on the hardware's hosts.
 Prediction predict(const Workload& workload, const Hardware& hardware, const Arrangement& arrangement,
-                   const std::vector<PlacementChoice>& choices);
+                   const PlacedMesh& placed);
 Prediction predict(const Workload& workload, const Hardware& hardware, const Arrangement& arrangement);
 
 }  // namespace trireme::plan

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/exact_sum.h"
+#include "base/numbers/exact_sum.h"
 #include "ps/replica_link.h"
 #include "ps/write_scope.h"
 

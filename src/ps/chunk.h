@@ -8,8 +8,8 @@
 #include <span>
 #include <vector>
 
-#include "base/lanes.h"
 #include "base/mutex.h"
+#include "base/numbers/lanes.h"
 #include "base/spans.h"
 #include "base/step.h"
 #include "net/buffer_pool.h"

@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "base/error.h"
-#include "base/exact_sum.h"
+#include "base/numbers/exact_sum.h"
 #include "optim/clipping.h"
 
 namespace trireme::ps {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "base/lanes.h"
 #include "base/mutex.h"
+#include "base/numbers/lanes.h"
 #include "base/spans.h"
 #include "base/step.h"
 #include "codec/error_feedback.h"

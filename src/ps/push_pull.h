@@ -4,8 +4,8 @@
 #include <memory>
 #include <vector>
 
-#include "base/exact_sum.h"
 #include "base/mutex.h"
+#include "base/numbers/exact_sum.h"
 #include "net/service.h"
 #include "ps/tables.h"
 

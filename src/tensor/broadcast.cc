@@ -1,6 +1,6 @@
 #include "tensor/broadcast.h"
 
-#include "tensor/host_memory.h"
+#include "tensor/device/host_memory.h"
 
 namespace trireme {
 

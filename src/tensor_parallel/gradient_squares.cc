@@ -1,6 +1,6 @@
 #include "tensor_parallel/gradient_squares.h"
 
-#include "tensor/host_memory.h"
+#include "tensor/device/host_memory.h"
 
 namespace trireme::parallel {
 namespace {

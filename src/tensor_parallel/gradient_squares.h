@@ -4,7 +4,7 @@
 
 #include "trireme/tensor_parallel.h"
 
-#include "base/exact_sum.h"
+#include "base/numbers/exact_sum.h"
 
 namespace trireme::parallel {
 

@@ -7,10 +7,10 @@
 #include "trireme/tensor_parallel.h"
 
 #include "base/error.h"
-#include "base/lanes.h"
+#include "base/numbers/lanes.h"
 #include "base/random.h"
 #include "collective/reduction.h"
-#include "tensor/host_memory.h"
+#include "tensor/device/host_memory.h"
 #include "tensor/torch_dtype.h"
 
 namespace trireme::parallel {

@@ -15,7 +15,7 @@
 #include "observe/metrics_file.h"
 #include "observe/progress.h"
 #include "observe/tensorboard.h"
-#include "tensor/host_memory.h"
+#include "tensor/device/host_memory.h"
 
 namespace trireme {
 namespace {

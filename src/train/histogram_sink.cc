@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "tensor/device_kernels.h"
+#include "tensor/device/device_kernels.h"
 
 namespace trireme {
 

@@ -20,7 +20,7 @@ class HistogramSink final : public GradientSink {
   std::span<float> gradient(std::size_t i) override { return to_.gradient(i); }
   bool on_device() const override { return to_.on_device(); }
   void add(std::size_t i) override;
-  void skip_lane() override { to_.skip_lane(); }
+  void skip_pass() override { to_.skip_pass(); }
   Lane most_lanes() const override { return to_.most_lanes(); }
   std::optional<std::span<float>> buffer_sums() override { return to_.buffer_sums(); }
   float loss_scale() const override { return to_.loss_scale(); }

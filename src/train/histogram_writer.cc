@@ -1,6 +1,6 @@
 #include "train/histogram_writer.h"
 
-#include "tensor/host_memory.h"
+#include "tensor/device/host_memory.h"
 
 namespace trireme {
 

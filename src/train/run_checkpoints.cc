@@ -7,8 +7,8 @@
 #include "checkpoint/format.h"
 #include "optim/loss_scale.h"
 #include "optim/update_config.h"
-#include "tensor/load_model.h"
-#include "tensor/torch_checkpoint.h"
+#include "tensor/files/load_model.h"
+#include "tensor/files/torch_checkpoint.h"
 
 namespace trireme {
 

@@ -19,6 +19,8 @@ class SaveBest final : public Callback {
     best_.emplace(path_, by_loss ? BestCheckpoint::Best::kLowest : BestCheckpoint::Best::kHighest);
   }
 
+  bool reads_model() const override { return true; }
+
   void on_evaluation(Step step, const Evaluation& evaluation, TrainControl& /*control*/) override {
     if (evaluation.set != "test") return;
     const double value = evaluation.metric(metric_);

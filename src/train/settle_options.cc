@@ -1,5 +1,7 @@
 #include "train/settle_options.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "cluster/strategy_choice.h"
 #include "optim/update_config.h"
@@ -58,6 +60,12 @@ void check_mesh(const TrainOptions& options) {
   if (options.strategy.kind == StrategyKind::kZero && options.strategy.zero.stage == 3) {
     fail<InvalidArgument>("zero:3 and a mesh that divides the model are not possible together: use zero:2");
   }
+  if (options.mesh.tensor > 1 && options.optimizer.prunes) {
+    fail<InvalidArgument>(
+        "pruning and tensor={}: which parameters of a matrix are the smallest nobody can see who has a slice of it; "
+        "use tensor=1, or do not prune",
+        options.mesh.tensor);
+  }
   if (!options.init.empty()) {
     fail<InvalidArgument>(
         "init and a mesh that divides the model: nobody has all of it to load that into; train a step from it without "
@@ -65,6 +73,25 @@ void check_mesh(const TrainOptions& options) {
   }
   if (options.mesh.pipe > 1 && options.loss_scale != optim::LossScaleOptions{}) {
     fail<InvalidArgument>("stages of a pipeline do not scale losses: leave the loss scale out, or use fp32 or bf16");
+  }
+}
+
+/// What looks at the parameters while nobody has all of them.
+void check_readers(const TrainOptions& options) {
+  const bool divided = options.mesh.divides_model();
+  if (!divided && (options.strategy.kind != StrategyKind::kZero || options.strategy.zero.stage < 3)) return;
+  const char* const by = divided ? "a mesh that divides the model" : "zero:3";
+  if (options.histograms_every > 0) {
+    fail<InvalidArgument>(
+        "histograms and {}: no worker has all parameters while it trains; leave the histograms out, or use allreduce "
+        "or zero:2 without such a mesh",
+        by);
+  }
+  if (std::ranges::any_of(options.callbacks, &Callback::reads_model)) {
+    fail<InvalidArgument>(
+        "a callback that reads the model while it trains (save_best) and {}: no worker has all parameters then; leave "
+        "it out, or use allreduce or zero:2 without such a mesh",
+        by);
   }
 }
 
@@ -79,6 +106,7 @@ void settle_options(TrainOptions& options, std::uint32_t workers) {
   settle_optimizer(options);
   settle_loss_scale(options);
   check_mesh(options);
+  check_readers(options);
   ps::validate(options.consistency, workers);
   if (options.strategy.kind != StrategyKind::kParameterServer && options.consistency != ps::Consistency{}) {
     fail<InvalidArgument>("consistency {} is a matter of strategy ps: {} has its own",

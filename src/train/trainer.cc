@@ -17,8 +17,8 @@
 #include "optim/update_config.h"
 #include "ps/consistency.h"
 #include "tensor/compute_threads.h"
+#include "tensor/device/out_of_memory.h"
 #include "tensor/heap.h"
-#include "tensor/out_of_memory.h"
 #include "train/check_task.h"
 #include "train/compute/lane_computer.h"
 #include "train/evaluator.h"
@@ -126,6 +126,7 @@ class Trainer::Run final : public TrainControl {
         finish_rows();
         evaluate_last();
         checkpoints_.save_last(*strategy_, clock_);
+        held_ = strategy_->held();  // the chief then gathers what training never has in one place
         collected_ = strategy_->collect();
         if (job_.chief()) return conclude();
         if (!job_.regroup("all steps are made", /*done=*/true)) return result();
@@ -227,15 +228,15 @@ class Trainer::Run final : public TrainControl {
   bool recover(const std::string& reason) {
     log_warn("recovery_started", "leaves the view to continue in another one", {{"step", clock_}, {"reason", reason}});
     close_stream();
-    if (StepComputer* const computer = strategy_ ? this->computer() : nullptr) computer->rewind();
+    if (std::exchange(in_step_, false)) strategy_->give_up(*computer());
     checkpoints_.abandon();  // somebody's part may never come
     return regroup_after_failure(job_, reason);
   }
 
-  /// What computes the gradients; null before the first view.
+  /// What computes the gradients, in a view.
   StepComputer* computer() {
     StepComputer* const own = strategy_->computer();
-    return own != nullptr ? own : computer_ ? &*computer_ : nullptr;
+    return own != nullptr ? own : &*computer_;
   }
 
   void close_stream() {
@@ -264,11 +265,13 @@ class Trainer::Run final : public TrainControl {
     reset_tensor_peak();
     std::optional<HistogramSink> histograms;
     if (reports_.wants_histograms(step)) histograms.emplace(*strategy_, samples, options_.device);
+    in_step_ = true;
     const std::vector<LaneStatistics> statistics =
         computer()->compute(work, histograms ? static_cast<GradientSink&>(*histograms) : *strategy_);
     slow_down(Deadline::Clock::now() - begin);
     const auto computed = Deadline::Clock::now();
     const StepOutcome done = strategy_->finish();
+    in_step_ = false;
     step_time_ += Deadline::Clock::now() - begin;
     tensor_peak_ = std::max(tensor_peak_, trireme::tensor_peak());
     reports_.end_step(done.repeated);
@@ -370,7 +373,7 @@ class Trainer::Run final : public TrainControl {
     if (busy > 0) result.input_share = seconds(input_time_) / busy;
     if (strategy_) {
       result.communication = strategy_->communication();
-      result.held = strategy_->held();
+      result.held = held_ ? held_ : strategy_->held();
       if (result.held) log_held(*result.held, tensor_peak_);
     }
     reports_.finish_timeline();
@@ -446,15 +449,14 @@ class Trainer::Run final : public TrainControl {
   std::unique_ptr<WorkStream> stream_;                    // of the present view
   Deadline::Clock::time_point started_{};                 // training, after all have met for the first time
   Deadline::Clock::duration input_time_{}, step_time_{};  // waiting for samples; making steps
+  std::optional<HeldBytes> held_;                         // when all steps were made
   std::uint64_t tensor_peak_ = 0;                         // of all steps
-  Step clock_ = 0;                                        // steps this worker has finished
-  std::uint64_t epoch_ = 0;
-  Step next_step_ = 0;
-  std::uint64_t samples_ = 0;
+  Step clock_ = 0, next_step_ = 0;                        // steps this worker has finished; where it goes on
+  bool in_step_ = false, stop_wanted_ = false;            // computed, in part or whole, and not finished; asked to end
+  std::uint64_t epoch_ = 0, samples_ = 0;
   std::optional<Model> collected_;            // at the end, where the model was divided: all of it, on the chief
   std::vector<Evaluation> last_evaluations_;  // since the last step
   std::optional<Step> evaluated_at_;          // the last that callbacks were told of
-  bool stop_wanted_ = false;
   std::string stopped_because_;
 };
 

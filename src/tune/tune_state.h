@@ -40,7 +40,7 @@ struct TuneState {
   std::vector<std::string> words = {};   ///< flags of `trireme train` that all trials have at each start
   std::vector<std::string> length = {};  ///< those of a whole training that a start replaces: --steps, --schedule, …
   std::uint32_t workers = 1;             ///< of each trial
-  std::uint32_t lanes = 1;               ///< of each trial: how many workers it can use at most
+  std::uint32_t lanes = 1;               ///< of the trial that has the fewest: how many workers each can use
   std::vector<Trial> trials = {};
   std::vector<TrialResult> results = {};  ///< in the order in which they came
 

@@ -1,4 +1,4 @@
-#include "base/exact_sum.h"
+#include "base/numbers/exact_sum.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "base/lanes.h"
+#include "base/numbers/lanes.h"
 
 #include <algorithm>
 #include <bit>

@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "base/half.h"
+#include "base/numbers/half.h"
 
 namespace trireme::checkpoint {
 namespace {

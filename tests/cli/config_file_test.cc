@@ -1,4 +1,4 @@
-#include "cli/config_file.h"
+#include "cli/flags/config_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

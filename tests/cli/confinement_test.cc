@@ -1,5 +1,5 @@
 // What a confined process can still do, and what not. Each is a process of its own: there is no way back.
-#include "cli/confinement.h"
+#include "cli/model/confinement.h"
 
 #include <fcntl.h>
 #include <sys/prctl.h>

@@ -1,11 +1,11 @@
-#include "launch/master_flags.h"
+#include "launch/job/master_flags.h"
 
 #include <algorithm>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cli/declare_flag.h"
+#include "cli/flags/declare_flag.h"
 
 namespace trireme::cli {
 namespace {

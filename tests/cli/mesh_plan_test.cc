@@ -1,4 +1,4 @@
-#include "cli/mesh_plan.h"
+#include "cli/start/mesh_plan.h"
 
 #include <cstdlib>
 
@@ -67,6 +67,26 @@ TEST_F(MeshPlan, KeepsWhatIsGiven) {
   const MeshDecision decision = decide_mesh(flags, *planned_model(flags, kTokens), {.zero = 2, .lanes = 8});
   EXPECT_EQ(decision.arrangement.zero, 2u);
   EXPECT_EQ(decision.arrangement.mesh.data * decision.arrangement.micro_batches, 8u);
+}
+
+TEST_F(MeshPlan, KeepsGroupsOfZeroAndStagesPerWorker) {
+  const TrainFlags roomy = gpt(4, "1gb");
+  const auto model = planned_model(roomy, kTokens);
+  EXPECT_EQ(decide_mesh(roomy, *model, {.zero = 2, .shards = 2}).arrangement.shards, 2u);
+  const plan::PlanRequest interleaved{.schedule = plan::ScheduleKind::kInterleaved, .chunks = 3};
+  const plan::Arrangement chosen = decide_mesh(gpt(2, "3mb"), *model, interleaved).arrangement;
+  EXPECT_EQ(chosen.mesh.pipe, 2u);
+  EXPECT_EQ(chosen.chunks, 3u);
+}
+
+/// zero:2 on 2 workers with 4 lanes each holds three whole buffers of gradients, and fits no better than zero:1.
+TEST_F(MeshPlan, CountsGradientsThatAreSummedBeforeTheyLeave) {
+  TrainFlags flags = gpt(2, "4.2mb");
+  flags.strategy = "zero:2";
+  flags.lanes = 2;
+  check_division(flags, kTokens);
+  flags.lanes = 8;
+  EXPECT_FAILS(check_division(flags, kTokens), InvalidArgument, "too much");
 }
 
 TEST_F(MeshPlan, RefusesWithAdviceWhereNothingFits) {

@@ -1,4 +1,4 @@
-#include "cli/numbers.h"
+#include "cli/flags/numbers.h"
 
 #include <gtest/gtest.h>
 

@@ -9,8 +9,8 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "cli/commands.h"
-#include "plan/schedule_text.h"
+#include "cli/commands/commands.h"
+#include "plan/schedule/schedule_text.h"
 #include "tests/support/expect_fails.h"
 #include "tests/support/temp_folder.h"
 

@@ -1,4 +1,4 @@
-#include "cli/train_flags.h"
+#include "cli/flags/train_flags.h"
 
 #include <map>
 #include <set>
@@ -7,8 +7,8 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "cli/config_file.h"
-#include "cli/train_flag_table.h"
+#include "cli/flags/config_file.h"
+#include "cli/flags/train_flag_table.h"
 #include "tests/support/expect_fails.h"
 #include "tests/support/temp_folder.h"
 

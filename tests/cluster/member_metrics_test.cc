@@ -51,6 +51,13 @@ TEST(MemberMetrics, OfAWorkerAreTheSumsOfItsHeartbeats) {
   EXPECT_TRUE(text.ends_with("# EOF\n"));
 }
 
+TEST(MemberMetrics, SaysAtWhichAddressOfThisHostItListens) {
+  EXPECT_THAT(MemberMetrics(kAnyPort, Role::kWorker, 0).address(), testing::StartsWith("127.0.0.1:"));
+  const MemberMetrics metrics(parse_metrics_address("[::1]:0"), Role::kWorker, 0);
+  EXPECT_THAT(metrics.address(), testing::StartsWith("[::1]:"));
+  EXPECT_GT(net::parse_address(metrics.address()).port, 0);
+}
+
 TEST(MemberMetrics, HasWhatTheDocumentsName) {
   MemberMetrics metrics(kAnyPort, Role::kWorker, 0);
   metrics.add(beat_of_worker(10, 1), 1);

@@ -18,7 +18,7 @@ std::vector<Algorithm> algorithms_for(std::uint32_t ranks, std::size_t bytes) {
   return result;
 }
 
-struct AlgorithmsTest : ::testing::TestWithParam<Road> {
+struct AlgorithmsTest : ::testing::TestWithParam<TransportCase> {
   void on_ranks(const std::function<void(Communicator& ranks)>& body) {
     for (const std::uint32_t size : {2u, 3u, 4u, 5u, 7u}) {
       expect_ranks(size, {.transport = GetParam().transport}, body);

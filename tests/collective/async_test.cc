@@ -12,14 +12,14 @@ namespace {
 
 constexpr std::size_t kManyFloats = (3u << 20) / sizeof(float);
 
-struct AsyncTest : ::testing::TestWithParam<Road> {
+struct AsyncTest : ::testing::TestWithParam<TransportCase> {
   void on_ranks(std::uint32_t size, const std::function<void(Communicator& ranks)>& body) {
     expect_ranks(size, {.transport = GetParam().transport}, body, GetParam().elsewhere);
   }
 };
 
 INSTANTIATE_TEST_SUITE_P(Over, AsyncTest,
-                         ::testing::Values(kShm, kTcp, Road{net::Transport::kAuto, {1}, "shm_and_tcp"}),
+                         ::testing::Values(kShm, kTcp, TransportCase{net::Transport::kAuto, {1}, "shm_and_tcp"}),
                          [](const auto& test) { return test.param.name; });
 
 float sum_of_ranks(std::uint32_t size) { return static_cast<float>(size * (size - 1)) / 2; }

@@ -31,7 +31,7 @@ void expect_bits(const std::vector<std::byte>& expected, Bytes got, const Commun
       << name_of(algorithm) << " on " << ranks.size() << " ranks over " << ranks.transport();
 }
 
-struct DeterminismTest : ::testing::TestWithParam<Road> {
+struct DeterminismTest : ::testing::TestWithParam<TransportCase> {
   /// Runs `body` for each number of ranks.
   void on_ranks(const std::vector<std::uint32_t>& sizes, const std::function<void(Communicator& ranks)>& body) {
     for (const std::uint32_t size : sizes) expect_ranks(size, {.transport = GetParam().transport}, body);

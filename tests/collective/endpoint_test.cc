@@ -59,7 +59,7 @@ void expect_work(Ranks& ranks, View view, Transport transport) {
   EXPECT_EQ(problems, std::vector<std::string>(2));
 }
 
-struct EndpointTest : ::testing::TestWithParam<Road> {
+struct EndpointTest : ::testing::TestWithParam<TransportCase> {
   Transport transport() const { return GetParam().transport; }
 };
 
@@ -107,6 +107,20 @@ TEST(Silence, EndsAWaitBeforeItsDeadlineAndIsNoted) {
     EXPECT_TRUE(ranks.endpoints[0]->take_unreachable().empty());
   }
   over.set_value();
+}
+
+TEST_P(EndpointTest, EndOfTheViewEndsAWaitForARankThatDoesNotAnswer) {
+  if (transport() == Transport::kShm) return;  // a peer on this host answers, or is gone
+  Ranks ranks(1);
+  net::asio::io_context context;
+  net::tcp::acceptor mute(context, {net::asio::ip::address_v4::loopback(), 0});
+  const net::Address peer{.host = "127.0.0.1", .port = mute.local_endpoint().port()};
+  auto waiting = std::async(std::launch::async, [&] {
+    EXPECT_FAILS(ranks.endpoints[0]->connect(peer, link(1), transport(), Deadline::in(1h)), StaleView, "view 1 ended");
+  });
+  const net::tcp::socket connected = mute.accept();  // and never a word
+  ranks.endpoints[0]->enter_view(2);
+  waiting.get();
 }
 
 TEST_P(EndpointTest, EarlierViewsAreRefused) {

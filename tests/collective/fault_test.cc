@@ -165,7 +165,7 @@ bool names(const nlohmann::json& failure, Rank rank) {
   return failure["what"].get<std::string>().find(fmt::format("rank {}", rank)) != std::string::npos;
 }
 
-struct FaultTest : ::testing::TestWithParam<Road> {};
+struct FaultTest : ::testing::TestWithParam<TransportCase> {};
 
 INSTANTIATE_TEST_SUITE_P(Over, FaultTest, ::testing::Values(kShm, kTcp, kTls),
                          [](const auto& test) { return test.param.name; });
@@ -192,7 +192,7 @@ TEST_P(FaultTest, KilledRankThrowsPeerLostOnAllWithinASecond) {
   EXPECT_GT(in_time, 0);
 }
 
-struct StopTest : ::testing::TestWithParam<Road> {};
+struct StopTest : ::testing::TestWithParam<TransportCase> {};
 
 INSTANTIATE_TEST_SUITE_P(Over, StopTest, ::testing::Values(kShm, kTcp),
                          [](const auto& test) { return test.param.name; });

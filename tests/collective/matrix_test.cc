@@ -9,7 +9,7 @@ namespace trireme::collective {
 namespace {
 
 struct Setting {
-  Road transport;
+  TransportCase transport;
   std::uint32_t ranks;
   Scope::Large large;
 };

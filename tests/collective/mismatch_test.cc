@@ -1,6 +1,6 @@
 // Ranks that ask for different things all hear of it, and go on together.
 #include "base/error.h"
-#include "base/lanes.h"
+#include "base/numbers/lanes.h"
 #include "tests/collective/testing.h"
 #include "tests/support/expect_fails.h"
 
@@ -71,14 +71,14 @@ void expect_usable(Communicator& ranks) {
   }
 }
 
-struct MismatchTest : ::testing::TestWithParam<Road> {
+struct MismatchTest : ::testing::TestWithParam<TransportCase> {
   void on_three_ranks(const std::function<void(Communicator& ranks)>& body) {
     expect_ranks(3, {.transport = GetParam().transport, .deadline = 10s}, body, GetParam().elsewhere);
   }
 };
 
 INSTANTIATE_TEST_SUITE_P(Over, MismatchTest,
-                         ::testing::Values(kShm, kTcp, Road{net::Transport::kAuto, {1}, "shm_and_tcp"}),
+                         ::testing::Values(kShm, kTcp, TransportCase{net::Transport::kAuto, {1}, "shm_and_tcp"}),
                          [](const auto& test) { return test.param.name; });
 
 TEST_P(MismatchTest, EveryRankThrowsAndNamesBothCalls) {

@@ -10,7 +10,7 @@
 #include <gmock/gmock.h>
 
 #include "base/error.h"
-#include "base/half.h"
+#include "base/numbers/half.h"
 #include "base/random.h"
 
 namespace trireme::collective {

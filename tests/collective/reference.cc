@@ -8,7 +8,7 @@
 #include <mutex>
 
 #include "base/error.h"
-#include "base/half.h"
+#include "base/numbers/half.h"
 #include "base/random.h"
 
 namespace trireme::collective {

@@ -164,7 +164,7 @@ class Walk {
     run(reduce_scatter(in.array(), target, options, in_place ? counts : std::vector<std::size_t>()));
     const std::size_t element = size_of(dtype_);
     compare(expected.subspan(at[rank_] * element, counts[rank_] * element), target.bytes());
-    EXPECT_TRUE(in.strip_is_untouched() && out.strip_is_untouched()) << doing_;
+    EXPECT_TRUE(in.strip_is_untouched() && out.strip_is_untouched()) << current_;
   }
 
   void moves() {
@@ -220,7 +220,7 @@ class Walk {
       const Array target = at_root && in_place ? in.part(at[rank_], own_count) : out.array();
       run(scatter(in.array(), target, root, given));
       compare(own, target.bytes());
-      EXPECT_TRUE(in.strip_is_untouched() && out.strip_is_untouched()) << doing_;
+      EXPECT_TRUE(in.strip_is_untouched() && out.strip_is_untouched()) << current_;
     }
   }
 
@@ -259,7 +259,7 @@ class Walk {
     const Rank left = (rank_ + n_ - 1) % n_;
     TestMemory in = memory(count_, test_input(dtype_, count_, rank_));
     TestMemory out = memory(count_);
-    doing_ = fmt::format("send and recv of {} {}", count_, name_of(dtype_));
+    current_ = fmt::format("send and recv of {} {}", count_, name_of(dtype_));
     ranks_.run({send(in.array(), (rank_ + 1) % n_), recv(out.array(), left)});
     compare(test_input(dtype_, count_, left), out);
   }
@@ -274,18 +274,18 @@ class Walk {
   Rank next_root() { return static_cast<Rank>(++roots_ % n_); }
 
   void run(const Operation& operation) {
-    doing_ = describe(operation);
+    current_ = describe(operation);
     ranks_.run(operation);
   }
 
   void compare(Bytes expected, Bytes got) const {
     const std::string problem = difference(dtype_, expected, got, scope_.any_order ? 2.0 * n_ : 0);
-    EXPECT_EQ(problem, "") << doing_ << ", rank " << rank_ << " of " << n_ << ", " << ranks_.transport();
+    EXPECT_EQ(problem, "") << current_ << ", rank " << rank_ << " of " << n_ << ", " << ranks_.transport();
   }
 
   void compare(Bytes expected, const TestMemory& got) const {
     compare(expected, got.content());
-    EXPECT_TRUE(got.strip_is_untouched()) << doing_ << ", rank " << rank_ << " of " << n_;
+    EXPECT_TRUE(got.strip_is_untouched()) << current_ << ", rank " << rank_ << " of " << n_;
   }
 
   static Expectations& expectations() {
@@ -301,7 +301,7 @@ class Walk {
   std::size_t count_ = 0;
   std::size_t salt_ = 0;   // the same on all ranks at the same time
   std::size_t roots_ = 0;  // likewise
-  std::string doing_;
+  std::string current_;
 };
 
 }  // namespace

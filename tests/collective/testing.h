@@ -72,16 +72,16 @@ inline void expect_ranks(std::uint32_t size, const CommunicatorOptions& base,
 }
 
 /// The transports between ranks of one process.
-struct Road {
+struct TransportCase {
   net::Transport transport = net::Transport::kAuto;
   std::vector<Rank> elsewhere = {};  ///< see expect_ranks
   std::string name = "";
 };
 
-inline void PrintTo(const Road& transport, std::ostream* out) { *out << transport.name; }
+inline void PrintTo(const TransportCase& transport, std::ostream* out) { *out << transport.name; }
 
-inline const Road kShm{net::Transport::kShm, {}, "shm"};
-inline const Road kTcp{net::Transport::kTcp, {}, "tcp"};
-inline const Road kTls{net::Transport::kTls, {}, "tls"};
+inline const TransportCase kShm{net::Transport::kShm, {}, "shm"};
+inline const TransportCase kTcp{net::Transport::kTcp, {}, "tcp"};
+inline const TransportCase kTls{net::Transport::kTls, {}, "tls"};
 
 }  // namespace trireme::collective

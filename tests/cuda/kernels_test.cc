@@ -5,8 +5,8 @@
 
 #include <gmock/gmock.h>
 
-#include "base/half.h"
-#include "base/lanes.h"
+#include "base/numbers/half.h"
+#include "base/numbers/lanes.h"
 #include "base/random.h"
 #include "cuda/columns.h"
 #include "cuda/cross_entropy.h"

@@ -125,6 +125,13 @@ TEST(AlignedTimeline, AnAllReduceEndsForNobodyBeforeAllHaveBegunIt) {
   EXPECT_GE(95 + found.offsets[1], 10);
 }
 
+TEST(AlignClocks, WhereBoundsContradictThemselvesEachKeepsItsOwnClock) {
+  const ClockAlignment found = align_clocks({within(10, 5), within(0, 0)}, {});
+  EXPECT_TRUE(found.contradiction);
+  EXPECT_THAT(found.offsets, testing::ElementsAre(0, 0));
+  EXPECT_THAT(found.errors, testing::ElementsAre(kUnknownClock, kUnknownClock));
+}
+
 TEST(AlignedTimeline, IsWrittenForThePageAndForPerfetto) {
   const AlignedTimeline timeline(three_processes());
   const auto page = timeline.to_page();

@@ -74,6 +74,18 @@ class DashboardTest : public testing::Test {
   std::vector<RunAction> actions_;
 };
 
+TEST_F(DashboardTest, ADamagedRunDoesNotHideTheOthers) {
+  make_run("damaged", R"({"status": "no number", "failure": 7, "stopped": "yes", "result": [1]})");
+  runs_.write("damaged/metrics.jsonl", "{\"kind\":5,\"step\":\"ten\",\"seconds\":null}\n");
+  make_run("worse", "[]");
+  runs_.write("worse/metrics.jsonl", "{\"kind\":\"train\",\"step\":{},\"seconds\":\"long\"}\n");
+  auto dashboard = make(runs_.path());
+  const auto answer = dashboard.answer(get("/api/runs"));
+  EXPECT_EQ(answer.status, 200u) << answer.body;
+  EXPECT_THAT(answer.body, HasSubstr("20260301-091502-lenet"));
+  EXPECT_THAT(answer.body, HasSubstr("\"damaged\""));
+}
+
 TEST_F(DashboardTest, ServesThePage) {
   auto dashboard = make(runs_.path());
   EXPECT_EQ(dashboard.answer(get("/")).body, "<html>");

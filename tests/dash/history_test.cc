@@ -1,6 +1,7 @@
 #include <cmath>
 #include <fstream>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -66,6 +67,34 @@ TEST(LogLines, EventsOnlyLeavesTheRestOut) {
   append(folder / "worker-0.log", "printed\n2026-03-01T09:15:02.000Z info    [worker 0] a event=a\n");
   LogLines lines(folder.path(), /*events_only=*/true);
   EXPECT_EQ(lines.next().size(), 1u);
+}
+
+TEST(LogLines, OfALongLogTheEndIsRead) {
+  const TempFolder folder;
+  for (int i = 0; i < 100; ++i) append(folder / "worker-0.log", fmt::format("line {:02}\n", i));
+  LogLines recent(folder.path(), /*events_only=*/false, /*most=*/20);  // bytes: two lines and a half
+  std::vector<std::string> texts;
+  for (const LogLine& line : recent.next()) texts.push_back(line.text);
+  EXPECT_THAT(texts, ElementsAre("line 98", "line 99"));
+  append(folder / "worker-0.log", "a line longer than that\n");
+  EXPECT_EQ(recent.next().at(0).text, "a line longer than that");
+  EXPECT_EQ(LogLines(folder.path(), false, /*most=*/40).next().at(0).text, "line 98") << "the cut is between lines";
+}
+
+TEST(LogLines, AllOfALogIsReadHoweverLongItIs) {
+  const TempFolder folder;
+  {
+    std::ofstream out(folder / "worker-0.log");
+    for (int i = 0; i < 3; ++i) out << std::string(23 << 20, 'x') << '\n';  // longer than any line is kept whole
+    out << "last\n";
+  }
+  LogLines lines(folder.path());
+  const auto all = lines.next();
+  std::size_t bytes = 0;
+  for (const LogLine& line : all) bytes += line.text.size();
+  EXPECT_EQ(bytes, (std::size_t{69} << 20) + 4);
+  EXPECT_EQ(all.back().text, "last");
+  EXPECT_TRUE(lines.next().empty());
 }
 
 LogEvent event(double time, const std::string& key, std::map<std::string, std::string> fields,

@@ -141,13 +141,15 @@ TEST(OpenMetrics, RanksAreLabelsUpToAThousand) {
 
 TEST(OpenMetrics, TargetsAreTheProcessesThatServeTheirOwn) {
   JobStatus status = running(2);
-  EXPECT_EQ(to_targets(status), "[]\n");
+  EXPECT_EQ(to_targets(status, "node7"), "[]\n");
   status.workers[1].load = {.name = "node7", .metrics = "127.0.0.1:9101"};
-  status.servers = {{.slot = 4, .load = {.name = "node8", .metrics = "127.0.0.1:9100"}}};
-  EXPECT_EQ(to_targets(status),
+  status.servers = {{.slot = 4, .load = {.name = "node7", .metrics = "127.0.0.1:9100"}},
+                    {.slot = 5, .load = {.name = "node8", .metrics = "127.0.0.1:9100"}}};
+  EXPECT_EQ(to_targets(status, "node7"),
             R"([{"labels":{"host":"node7","role":"worker","slot":"1"},"targets":["127.0.0.1:9101"]},)"
-            R"({"labels":{"host":"node8","role":"server","slot":"4"},"targets":["127.0.0.1:9100"]}])"
+            R"({"labels":{"host":"node7","role":"server","slot":"4"},"targets":["127.0.0.1:9100"]}])"
             "\n");
+  EXPECT_EQ(to_targets(status, "node9"), "[]\n") << "127.0.0.1 is another machine there";
 }
 
 TEST(OpenMetrics, PromtoolAgrees) {

@@ -3,9 +3,9 @@
 #include "arrays.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "data/damage.h"
-#include "data/field_statistics.h"
-#include "data/split_file.h"
+#include "data/files/damage.h"
+#include "data/files/split_file.h"
+#include "data/tables/field_statistics.h"
 #include "records.h"
 #include "support.h"
 

@@ -1,4 +1,4 @@
-#include "data/mirrors.h"
+#include "data/files/mirrors.h"
 
 #include "trireme/sources.h"
 

@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "base/error.h"
-#include "base/lanes.h"
+#include "base/numbers/lanes.h"
 #include "support.h"
 
 namespace trireme::data {

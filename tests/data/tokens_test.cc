@@ -4,8 +4,8 @@
 #include "trireme/sources.h"
 
 #include "base/error.h"
-#include "data/random_access_file.h"
-#include "data/unpacker.h"
+#include "data/files/random_access_file.h"
+#include "data/files/unpacker.h"
 #include "support.h"
 
 namespace trireme::data {

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <torch/torch.h>
 
-#include "tensor/host_memory.h"
+#include "tensor/device/host_memory.h"
 #include "train/strategy/host_parameters.h"
 
 namespace trireme {

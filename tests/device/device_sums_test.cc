@@ -1,8 +1,8 @@
-#include "tensor/device_sums.h"
+#include "tensor/device/device_sums.h"
 
 #include <gmock/gmock.h>
 
-#include "base/lanes.h"
+#include "base/numbers/lanes.h"
 #include "tests/collective/testing.h"
 
 namespace trireme {

@@ -1,6 +1,6 @@
 #pragma once
 
-// A device that is the CPU, on which kernels run in their emulation: in the place of tensor/device_runtime.h.
+// A device that is the CPU, on which kernels run in their emulation: in the place of tensor/device/device_runtime.h.
 #define TRIREME_EMULATED_DEVICE
 
 #include <cstdlib>
@@ -8,7 +8,7 @@
 
 #include <torch/types.h>
 
-#include "tensor/device_kernels.h"
+#include "tensor/device/device_kernels.h"
 
 namespace trireme::device::runtime {
 

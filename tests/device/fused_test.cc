@@ -5,7 +5,7 @@
 
 #include "models/functions.h"
 #include "tensor/autocast.h"
-#include "tensor/device_kernels.h"
+#include "tensor/device/device_kernels.h"
 
 // Functions that are kernels on a device, beside what LibTorch's own give: values and gradients.
 

@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include "base/lanes.h"
+#include "base/numbers/lanes.h"
 
 namespace trireme {
 namespace {

@@ -1,7 +1,7 @@
 // A pipeline schedule as a file: what is accepted can run, and is written as it was read.
-#include "plan/evaluate.h"
-#include "plan/schedule_picture.h"
-#include "plan/schedule_text.h"
+#include "plan/schedule/evaluate.h"
+#include "plan/schedule/schedule_picture.h"
+#include "plan/schedule/schedule_text.h"
 #include "tests/fuzz/fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -1,4 +1,4 @@
-#include "launch/log_tail.h"
+#include "launch/job/log_tail.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "launch/master_process.h"
+#include "launch/job/master_process.h"
 
 #include <arpa/inet.h>
 #include <signal.h>

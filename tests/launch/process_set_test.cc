@@ -7,7 +7,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "trireme/error.h"
+
 #include "tests/launch/testing.h"
+#include "tests/support/expect_fails.h"
 
 namespace trireme::launch {
 namespace {
@@ -90,6 +93,43 @@ TEST_F(ProcessSetTest, GrowingStartsTheSlotsThatAreMissing) {
   set.resize(3, /*to_be_told=*/true, at(1ms));
   EXPECT_THAT(started, ElementsAre(0, 1, 2));
   EXPECT_EQ(set.wanted(), 3);
+}
+
+/// Of which slots from `full` on cannot be started.
+struct FullHost : ProcessSetTest {
+  ProcessSet make_full(std::uint32_t wanted) {
+    return {"worker", wanted, RestartOptions{.first_pause = 1s}, [this](std::uint32_t slot) {
+              if (slot >= full) throw InvalidArgument("no room for " + std::to_string(slot));
+              started.push_back(slot);
+              return kNobody;
+            }};
+  }
+
+  std::uint32_t full = 3;
+};
+
+TEST_F(FullHost, GrowingBeyondWhatCanBeStartedLeavesAsManyAsBefore) {
+  ProcessSet set = make_full(2);
+  set.start_all(at(0ms));
+  EXPECT_FAILS(set.resize(5, /*to_be_told=*/true, at(1ms)), InvalidArgument, "no room for 3");
+  EXPECT_EQ(set.wanted(), 2);
+  EXPECT_THAT(started, ElementsAre(0, 1, 2));
+  EXPECT_TRUE(set.note_end(2, at(2ms)));  // it was told to
+  set.start_due(at(1h));
+  EXPECT_THAT(started, ElementsAre(0, 1, 2));
+}
+
+TEST_F(FullHost, ARestartThatFailsIsTriedAgain) {
+  ProcessSet set = make_full(1);
+  set.start_all(at(0ms));
+  set.note_end(0, at(1ms));
+  set.restart(0, at(1ms));
+  full = 0;
+  EXPECT_FAILS(set.start_due(at(1001ms)), InvalidArgument, "no room for 0");
+  EXPECT_FALSE(set.gone());
+  full = 1;
+  set.start_due(at(1h));
+  EXPECT_THAT(started, ElementsAre(0, 0));
 }
 
 TEST_F(ProcessSetTest, GrowingDoesNotStartASlotWhoseRestartIsDue) {

@@ -51,7 +51,7 @@ TEST(Process, StdoutAndStderrAreAppendedToTheLog) {
 }
 
 TEST(Process, AShieldedOneBeginsWithTheSignalsOfASchedulerIgnored) {
-  ProcessSpec spec = shell("kill -TERM $$; kill -INT $$; kill -HUP $$; echo still here");
+  ProcessSpec spec = shell("kill -TERM $$; kill -INT $$; kill -HUP $$; kill -USR1 $$; echo still here");
   spec.shielded = true;
   EXPECT_EQ(output_of(spec), "still here\n");
 }

@@ -1,4 +1,4 @@
-#include "launch/restart_policy.h"
+#include "launch/job/restart_policy.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

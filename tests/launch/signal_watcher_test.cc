@@ -14,7 +14,7 @@ namespace {
 class SignalWatcherTest : public testing::Test {
  protected:
   void SetUp() override {
-    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::signal(signal, SIG_DFL);
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) ::signal(signal, SIG_DFL);
   }
 
   static bool readable(const SignalWatcher& watcher) {
@@ -40,6 +40,13 @@ TEST_F(SignalWatcherTest, FirstSignalIsStopSecondIsStopNow) {
   ::raise(SIGTERM);
   EXPECT_EQ(watcher.take(), StopRequest::kStopNow);
   EXPECT_EQ(watcher.signal(), SIGINT);
+}
+
+TEST_F(SignalWatcherTest, TheWarningOfASchedulerIsAStop) {
+  SignalWatcher watcher;
+  ::raise(SIGUSR1);
+  EXPECT_EQ(watcher.take(), StopRequest::kStop);
+  EXPECT_EQ(watcher.signal(), SIGUSR1);
 }
 
 TEST_F(SignalWatcherTest, TwoPendingSignalsAreStopNow) {

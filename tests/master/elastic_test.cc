@@ -158,6 +158,7 @@ TEST_F(ElasticTest, LearnerLearnsOfTheNextView) {
 }
 
 TEST_F(ElasticTest, LearnerBecomesAMemberWhenNoWorkerIsLeft) {
+  hang_after_ = 3s;  // the master waits for the last worker as long as that
   start({.workers = 1});
   scale(2);
   const auto learner = refresh_view(1);
@@ -170,6 +171,7 @@ TEST_F(ElasticTest, LearnerBecomesAMemberWhenNoWorkerIsLeft) {
 }
 
 TEST_F(ElasticTest, ReserveWorkerIsNotALearner) {
+  hang_after_ = 3s;  // likewise
   plan_.lanes = 1;
   start({.workers = 1});
   scale(2);

@@ -414,6 +414,23 @@ TEST_F(JobDecisionsTest, LeasesAreSavedApartFromTheRestAndOnlyIfTheyChanged) {
   EXPECT_NE(writes.back().job, "");
 }
 
+TEST_F(JobDecisionsTest, AWorkerLearnsWhichOfItsReportsASuccessorKnows) {
+  start_leased();
+  const auto first = state->lease(now, {.member = 1, .view = 1, .number = 1});
+  EXPECT_EQ(first.saved, 0u);
+  store_fails = true;
+  state->lease(now, {.member = 1, .view = 1, .number = 2, .finished = {first.range}});
+  state->tick(now);
+  EXPECT_EQ(state->lease(now, {.member = 1, .view = 1, .number = 3}).saved, 0u) << "it could not be saved";
+  store_fails = false;
+  state->tick(now);
+  state->lease(now, {.member = 1, .view = 1, .number = 4, .finished = {first.range}});  // told twice, counts once
+  state->tick(now);
+  const auto last = state->lease(now, {.member = 1, .view = 1, .number = 5});
+  EXPECT_EQ(last.saved, 4u);
+  EXPECT_EQ(last.finished, first.range.count);
+}
+
 TEST_F(JobDecisionsTest, EverythingIsSavedAgainAfterAFailure) {
   start_leased();
   store_fails = true;

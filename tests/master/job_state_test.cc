@@ -378,6 +378,15 @@ TEST_F(JobStateTest, CountsLossesAndHowLongARecoveryTook) {
   EXPECT_EQ(counters.samples, 48u);
 }
 
+TEST_F(JobStateTest, AllAreAskedAtOnceAboutStepsThatAllHaveMade) {
+  start({.workers = 2});
+  beat(0, {.clock = 6});
+  beat(1, {.clock = 4});
+  job_->record(now_, {.steps = 3});
+  EXPECT_EQ(beat(0, {.clock = 6}).record_until, 3u);  // counted from 0
+  EXPECT_EQ(beat(1, {.clock = 5}).record_until, 3u) << "before the first report";
+}
+
 TEST_F(JobStateTest, TellsWhatEachWorkerDoesAndHowLongItIsSilent) {
   start({.workers = 2});
   job_->heartbeat(now_, sessions_.at(1)->id(),

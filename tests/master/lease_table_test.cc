@@ -20,49 +20,49 @@ TEST(LeaseSize, ShrinksToOneAtTheEnd) {
 TEST(LeaseTable, EveryUnitIsFinishedOnceUnderRandomEvents) {
   constexpr std::uint64_t kUnits = 1000;
   RandomStream random(3);
-  LeaseTable book({.total = kUnits, .workers = 4});
+  LeaseTable table({.total = kUnits, .workers = 4});
   std::vector<int> finished(kUnits, 0);
   std::vector<std::vector<cluster::UnitRange>> held(4);
-  while (!book.over()) {
+  while (!table.over()) {
     const auto worker = static_cast<Rank>(random.below(4));
     auto& mine = held[worker];
     switch (random.below(8)) {
       case 0:  // dies
-        book.give_back(worker);
+        table.give_back(worker);
         mine.clear();
         break;
       case 1:
       case 2:
       case 3:
-        if (const cluster::UnitRange range = book.next(worker); range.count > 0) mine.push_back(range);
+        if (const cluster::UnitRange range = table.next(worker); range.count > 0) mine.push_back(range);
         break;
       default:
         if (mine.empty()) break;
         const cluster::UnitRange part{mine.back().first, 1 + random.below(mine.back().count)};
-        book.finish(part);
+        table.finish(part);
         for (std::uint64_t unit = part.first; unit < part.first + part.count; ++unit) ++finished[unit];
         mine.back() = {part.first + part.count, mine.back().count - part.count};
         if (mine.back().count == 0) mine.pop_back();
     }
   }
   EXPECT_EQ(finished, std::vector<int>(kUnits, 1));
-  EXPECT_EQ(book.finished(), kUnits);
-  EXPECT_EQ(book.next(0), cluster::UnitRange{});
+  EXPECT_EQ(table.finished(), kUnits);
+  EXPECT_EQ(table.next(0), cluster::UnitRange{});
 }
 
 TEST(LeaseTable, UnitFinishedTwiceCountsOnce) {
-  LeaseTable book({.total = 100, .workers = 1});
-  const cluster::UnitRange range = book.next(7);
+  LeaseTable table({.total = 100, .workers = 1});
+  const cluster::UnitRange range = table.next(7);
   ASSERT_GT(range.count, 2u);
-  book.finish({range.first + 1, 1});
-  book.finish(range);
-  book.finish(range);
-  EXPECT_EQ(book.finished(), range.count);
-  book.give_back(7);
-  EXPECT_EQ(book.next(7).first, range.count);
-  EXPECT_FAILS(book.finish({99, 2}), InvalidArgument, "99+2", "100");
-  EXPECT_FAILS(book.finish({5, 0}), InvalidArgument, "5+0");
-  EXPECT_FAILS(book.finish({~std::uint64_t{0}, 2}), InvalidArgument, "there are 100");
+  table.finish({range.first + 1, 1});
+  table.finish(range);
+  table.finish(range);
+  EXPECT_EQ(table.finished(), range.count);
+  table.give_back(7);
+  EXPECT_EQ(table.next(7).first, range.count);
+  EXPECT_FAILS(table.finish({99, 2}), InvalidArgument, "99+2", "100");
+  EXPECT_FAILS(table.finish({5, 0}), InvalidArgument, "5+0");
+  EXPECT_FAILS(table.finish({~std::uint64_t{0}, 2}), InvalidArgument, "there are 100");
 }
 
 TEST(LeaseTable, RestoredTableLosesNothing) {
@@ -94,68 +94,68 @@ TEST(LeaseTable, RefusesAnInvalidSavedState) {
 }
 
 TEST(LeaseTable, PausesWhenExactlyAMultipleIsFinished) {
-  LeaseTable book({.total = 50, .workers = 2, .pause_every = 20});
+  LeaseTable table({.total = 50, .workers = 2, .pause_every = 20});
   std::vector<std::uint64_t> pauses;
-  while (!book.over()) {
-    const cluster::UnitRange range = book.next(1);
+  while (!table.over()) {
+    const cluster::UnitRange range = table.next(1);
     if (range.count == 0) {
-      ASSERT_TRUE(book.paused());
-      pauses.push_back(book.finished());
-      book.pass(book.finished() + 1);  // another one: means nothing
-      ASSERT_TRUE(book.paused());
-      book.pass(book.finished());
+      ASSERT_TRUE(table.paused());
+      pauses.push_back(table.finished());
+      table.pass(table.finished() + 1);  // another one: means nothing
+      ASSERT_TRUE(table.paused());
+      table.pass(table.finished());
       continue;
     }
-    EXPECT_FALSE(book.paused());
-    book.finish(range);
+    EXPECT_FALSE(table.paused());
+    table.finish(range);
   }
   EXPECT_EQ(pauses, (std::vector<std::uint64_t>{20, 40}));
 }
 
 TEST(LeaseTable, GoesBackToACheckpoint) {
-  LeaseTable book({.total = 50, .workers = 2, .pause_every = 20});
-  for (int i = 0; i < 6; ++i) book.finish(book.next(1));
-  book.next(2);
-  book.rewind(20);
-  EXPECT_EQ(book.finished(), 20u);
-  EXPECT_FALSE(book.paused());
-  EXPECT_EQ(book.next(1).first, 20u);
-  EXPECT_FAILS(book.rewind(51), InvalidArgument, "51");
+  LeaseTable table({.total = 50, .workers = 2, .pause_every = 20});
+  for (int i = 0; i < 6; ++i) table.finish(table.next(1));
+  table.next(2);
+  table.rewind(20);
+  EXPECT_EQ(table.finished(), 20u);
+  EXPECT_FALSE(table.paused());
+  EXPECT_EQ(table.next(1).first, 20u);
+  EXPECT_FAILS(table.rewind(51), InvalidArgument, "51");
 }
 
 TEST(LeaseTable, StopsAtAWholeStep) {
-  LeaseTable book({.total = 1000, .workers = 2});
-  const cluster::UnitRange lost = book.next(1);
-  book.finish(book.next(2));
-  book.give_back(1);
-  book.stop_early(7);
-  while (!book.over()) {
-    const cluster::UnitRange range = book.next(2);
+  LeaseTable table({.total = 1000, .workers = 2});
+  const cluster::UnitRange lost = table.next(1);
+  table.finish(table.next(2));
+  table.give_back(1);
+  table.stop_early(7);
+  while (!table.over()) {
+    const cluster::UnitRange range = table.next(2);
     ASSERT_GT(range.count, 0u);
-    book.finish(range);
+    table.finish(range);
   }
-  EXPECT_EQ(book.finished(), (2 * lost.count + 6) / 7 * 7);
-  EXPECT_EQ(book.next(2), cluster::UnitRange{});
+  EXPECT_EQ(table.finished(), (2 * lost.count + 6) / 7 * 7);
+  EXPECT_EQ(table.next(2), cluster::UnitRange{});
 }
 
 TEST(LeaseTable, ReturnedUnitsAreLeasedFirst) {
-  LeaseTable book({.total = 100, .workers = 2});
-  const cluster::UnitRange lost = book.next(0);
-  book.next(1);
-  book.give_back(0);
-  EXPECT_EQ(book.next(1), lost);
+  LeaseTable table({.total = 100, .workers = 2});
+  const cluster::UnitRange lost = table.next(0);
+  table.next(1);
+  table.give_back(0);
+  EXPECT_EQ(table.next(1), lost);
 }
 
 TEST(LeaseTable, WhatAWorkerDoesNotHoldIsLeasedAgain) {
-  LeaseTable book({.total = 100, .workers = 2});
-  const cluster::UnitRange kept = book.next(1);
-  const cluster::UnitRange lost = book.next(1);
-  const cluster::UnitRange others = book.next(2);
-  book.keep_only(1, {kept});
-  EXPECT_EQ(book.next(2), lost);
-  book.keep_only(2, {others, lost});
-  book.keep_only(3, {});
-  EXPECT_EQ(book.next(1).first, others.first + others.count) << "everybody holds what was leased to him";
+  LeaseTable table({.total = 100, .workers = 2});
+  const cluster::UnitRange kept = table.next(1);
+  const cluster::UnitRange lost = table.next(1);
+  const cluster::UnitRange others = table.next(2);
+  table.keep_only(1, {kept});
+  EXPECT_EQ(table.next(2), lost);
+  table.keep_only(2, {others, lost});
+  table.keep_only(3, {});
+  EXPECT_EQ(table.next(1).first, others.first + others.count) << "everybody holds what was leased to him";
 }
 
 TEST(LeaseTable, UnitsBeyondAPauseSayThatItHasEnded) {
@@ -170,19 +170,19 @@ TEST(LeaseTable, UnitsBeyondAPauseSayThatItHasEnded) {
 TEST(LeaseTable, EmptyPlanIsOver) { EXPECT_TRUE(LeaseTable(LeasePlan{}).over()); }
 
 TEST(LeaseTable, PausesOnceMoreWhenAskedTo) {
-  LeaseTable book({.total = 1000, .workers = 1});
-  const cluster::UnitRange first = book.next(1);
-  book.pause_soon(10);
+  LeaseTable table({.total = 1000, .workers = 1});
+  const cluster::UnitRange first = table.next(1);
+  table.pause_soon(10);
   std::vector<cluster::UnitRange> leased{first};
-  for (cluster::UnitRange range = book.next(1); range.count > 0; range = book.next(1)) leased.push_back(range);
-  for (const cluster::UnitRange& range : leased) book.finish(range);
-  EXPECT_EQ(book.finished(), (first.count + 9) / 10 * 10);
-  EXPECT_TRUE(book.paused());
-  book.skip_pause();
-  EXPECT_TRUE(book.paused()) << "it is never too soon for what somebody asked for";
-  book.pass(book.finished());
-  EXPECT_FALSE(book.paused());
-  EXPECT_GT(book.next(1).count, 0u);
+  for (cluster::UnitRange range = table.next(1); range.count > 0; range = table.next(1)) leased.push_back(range);
+  for (const cluster::UnitRange& range : leased) table.finish(range);
+  EXPECT_EQ(table.finished(), (first.count + 9) / 10 * 10);
+  EXPECT_TRUE(table.paused());
+  table.skip_pause();
+  EXPECT_TRUE(table.paused()) << "it is never too soon for what somebody asked for";
+  table.pass(table.finished());
+  EXPECT_FALSE(table.paused());
+  EXPECT_GT(table.next(1).count, 0u);
 }
 
 }  // namespace

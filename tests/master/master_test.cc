@@ -26,15 +26,15 @@ MasterOptions master_options(std::uint32_t workers, std::uint32_t servers) {
 class Inbox {
  public:
   cluster::Membership::Events events() {
-    return {.on_abort = [this](const std::string& reason) { tell([&] { abort_ = reason; }); },
-            .on_stop = [this] { tell([&] { ++stops_; }); },
-            .on_over = [this] { tell([&] { over_ = true; }); },
-            .on_row = [this](const MetricsRow& row) { tell([&] { rows_.push_back(row); }); },
+    return {.on_abort = [this](const std::string& reason) { change([&] { abort_ = reason; }); },
+            .on_stop = [this] { change([&] { ++stops_; }); },
+            .on_over = [this] { change([&] { over_ = true; }); },
+            .on_row = [this](const MetricsRow& row) { change([&] { rows_.push_back(row); }); },
             .clocks = [this] { return std::lock_guard(mutex_), clocks_; }};
   }
 
   void set_clocks(const cluster::ClockReport& report) {
-    tell([&] { clocks_ = report; });
+    change([&] { clocks_ = report; });
   }
 
   std::string wait_abort(std::chrono::milliseconds within = 10s) {
@@ -52,9 +52,9 @@ class Inbox {
 
  private:
   template <typename F>
-  void tell(const F& change) {
+  void change(const F& make_change) {
     const std::lock_guard lock(mutex_);
-    change();
+    make_change();
     changed_.notify_all();
   }
   template <typename F>

@@ -68,6 +68,7 @@ class Takeover : public ::testing::Test {
   void save(const SavedText& changes) {
     ++saves_;
     EXPECT_TRUE(eventually([&] { return !store_stalls_; }));
+    if (store_fails_) throw IoError("the store takes nothing");
     const std::lock_guard lock(mutex_);
     saved_.apply(changes);
   }
@@ -75,6 +76,7 @@ class Takeover : public ::testing::Test {
   std::mutex mutex_;
   SavedText saved_;                         // by whichever master lives; guarded by mutex_
   std::atomic<bool> store_stalls_ = false;  // whoever saves waits
+  std::atomic<bool> store_fails_ = false;   // nothing can be saved
   std::atomic<bool> store_away_ = false;    // nobody can ask it for the master
   std::atomic<int> saves_ = 0;              // begun
   std::atomic<int> asked_ = 0;              // for the address of a master
@@ -84,6 +86,27 @@ class Takeover : public ::testing::Test {
   std::atomic<int> regroups_ = 0;
   std::atomic<int> asked_in_vain_ = 0;  // while there was none
 };
+
+TEST_F(Takeover, SuccessorOfAMasterThatCouldNotSaveLearnsWhatIsFinished) {
+  start_master();
+  cluster::Membership member(loop_, member_options(), {});
+  member.set_plan({.steps = 100, .steps_per_epoch = 100, .batch = 8, .lanes = 4, .leased = true, .elastic = true});
+  store_fails_ = true;
+  cluster::UnitRange range = member.lease({}).range;
+  std::uint64_t finished = 0;
+  for (int i = 0; i < 3; ++i) {
+    finished += range.count;
+    const cluster::LeaseReply reply = member.lease({.finished = {range}});
+    EXPECT_EQ(reply.finished, finished);
+    range = reply.range;
+  }
+  end_master();
+  store_fails_ = false;
+  start_master();
+  const cluster::LeaseReply reply = member.lease({.held = {range}});
+  EXPECT_EQ(reply.finished, finished);
+  EXPECT_GE(reply.range.first, finished) << "nothing is leased again";
+}
 
 TEST_F(Takeover, StoreThatTakesLongDelaysNoHeartbeat) {
   start_master();

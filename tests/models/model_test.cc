@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "cli/model_rules.h"
+#include "cli/model/model_rules.h"
 #include "tests/support/expect_fails.h"
 
 namespace trireme {

@@ -2,8 +2,8 @@
 
 #include "trireme/model.h"
 
-#include "cli/model_rules.h"
-#include "plan/model_cost.h"
+#include "cli/model/model_rules.h"
+#include "plan/cost/model_cost.h"
 
 namespace trireme::plan {
 namespace {

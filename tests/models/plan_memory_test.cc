@@ -1,4 +1,4 @@
-// What autograd really keeps from a forward pass, counted by the allocator, beside what plan/model_cost.h says.
+// What autograd really keeps from a forward pass, counted by the allocator, beside what plan/cost/model_cost.h says.
 
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
@@ -14,7 +14,7 @@
 
 #include "trireme/model.h"
 
-#include "plan/model_cost.h"
+#include "plan/cost/model_cost.h"
 
 namespace trireme::plan {
 namespace {
@@ -83,12 +83,13 @@ double kept_per_sample(const Model& model, const std::function<torch::Tensor(std
   return (kept(5) - kept(2)) / 3;
 }
 
-/// What the cost model says of the same: without the batch, which the caller holds, and the logits, which are not kept
-/// but are there again, as their gradient, when the backward begins.
-double planned_per_sample(const ModelCost& model, double logits, bool tokens) {
+/// What the cost model says of the same, without the batch, which the caller holds.
+double planned_per_sample(const ModelCost& model, bool tokens) {
   constexpr double kFloat = 4;
-  double bytes = -kFloat * logits - (tokens ? 0 : kFloat * model.layers.front().input);
-  for (const LayerCost& layer : model.layers) bytes += kFloat * (layer.input + layer.kept) + layer.kept_bytes;
+  double bytes = tokens ? 0 : -kFloat * model.layers.front().input;
+  for (const LayerCost& layer : model.layers) {
+    bytes += kFloat * (layer.input + layer.kept) + layer.kept_bytes + layer.loss_bytes;
+  }
   return bytes;
 }
 
@@ -105,7 +106,7 @@ TEST(PlanMemory, ActivationsOfImageModelsAreWhatAutogradKeeps) {
       return torch::randn({count, sizes[0], sizes[1], sizes[2]});
     });
     const ModelInput input{.shape = shape, .classes = 10, .fused_attention = TORCH_VERSION_MAJOR >= 2};
-    const double planned = planned_per_sample(model_cost(name, input), 10, /*tokens=*/false);
+    const double planned = planned_per_sample(model_cost(name, input), /*tokens=*/false);
     EXPECT_NEAR(planned / kept, 1, TORCH_VERSION_MAJOR >= 2 && name == "vit-tiny" ? 0.1 : 0.02) << name;
   }
 }
@@ -121,7 +122,7 @@ TEST(PlanMemory, ActivationsOfLanguageModelsAreWhatAutogradKeeps) {
       return torch::randint(0, kVocabulary, {count, kLength}, torch::kInt32);
     });
     const ModelInput input{.length = kLength, .classes = kVocabulary, .fused_attention = TORCH_VERSION_MAJOR >= 2};
-    const double planned = planned_per_sample(model_cost(name, input), kLength * kVocabulary, /*tokens=*/true);
+    const double planned = planned_per_sample(model_cost(name, input), /*tokens=*/true);
     EXPECT_NEAR(planned / kept, 1, TORCH_VERSION_MAJOR >= 2 ? 0.1 : 0.02) << name;
   }
 }

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "checkpoint/safetensors/safetensors.h"
 #include "models/gpt.h"
-#include "tensor/host_memory.h"
+#include "tensor/device/host_memory.h"
 #include "tests/support/expect_fails.h"
 #include "tests/support/temp_folder.h"
 

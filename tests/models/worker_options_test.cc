@@ -1,4 +1,4 @@
-#include "cli/worker_options.h"
+#include "cli/flags/worker_options.h"
 
 #include <gtest/gtest.h>
 

@@ -277,18 +277,18 @@ TEST(Connection, ACutHandshakeIsTriedAgain) {
     EchoHandler handler;
     EventLoop loop("client");
     asio::io_context context;
-    tcp::acceptor door(context, {asio::ip::address_v4::loopback(), 0});
-    const std::uint16_t port = door.local_endpoint().port();
+    tcp::acceptor acceptor(context, {asio::ip::address_v4::loopback(), 0});
+    const std::uint16_t port = acceptor.local_endpoint().port();
     auto asking = std::async(std::launch::async, [&] {
       const Address address{.host = "127.0.0.1", .port = port};
       return ask(*Connection::open(loop, address, connect_options(transport, kPatience)), "hello", kPatience);
     });
     for (int i = 0; i < 3; ++i) {
-      tcp::socket cut = door.accept();
+      tcp::socket cut = acceptor.accept();
       std::array<char, 40> begun;
       asio::read(cut, asio::buffer(begun));
     }
-    door.close();
+    acceptor.close();
     auto options = echo_options();
     options.listener.port = port;
     const Service service(options, handler);
@@ -299,11 +299,11 @@ TEST(Connection, ACutHandshakeIsTriedAgain) {
 TEST(Connection, AHandshakeThatIsCutUntilTheDeadlineIsALostPeer) {
   EventLoop loop("client");
   asio::io_context context;
-  tcp::acceptor door(context, {asio::ip::address_v4::loopback(), 0});
-  const Address address{.host = "127.0.0.1", .port = door.local_endpoint().port()};
+  tcp::acceptor acceptor(context, {asio::ip::address_v4::loopback(), 0});
+  const Address address{.host = "127.0.0.1", .port = acceptor.local_endpoint().port()};
   std::atomic<bool> done = false;
   std::thread cutting([&] {
-    while (!done) door.accept();
+    while (!done) acceptor.accept();
   });
   for (const Transport transport : {Transport::kTcp, Transport::kTls}) {
     EXPECT_FAILS(Connection::open(loop, address, connect_options(transport, 2s)), PeerLost, "the echo",
@@ -311,7 +311,7 @@ TEST(Connection, AHandshakeThatIsCutUntilTheDeadlineIsALostPeer) {
   }
   done = true;
   tcp::socket last(context);
-  last.connect(door.local_endpoint());
+  last.connect(acceptor.local_endpoint());
   cutting.join();
 }
 

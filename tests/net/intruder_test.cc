@@ -268,6 +268,21 @@ TEST_F(CrowdedTest, SilentConnectionsMakeWayForOthers) {
   expect_room_for_others();
 }
 
+TEST(Crowded, StrangersThatMakeNoWayDoNotKeepThisUserWaiting) {
+  auto options = CrowdedTest::options();
+  options.listener.unproven.idle_after = 1h;
+  EchoHandler handler;
+  Service service(options, handler);
+  std::vector<RawClient> crowd;
+  for (std::size_t i = 0; i < 2 * options.listener.unproven.places; ++i) {
+    crowd.push_back(RawClient::tcp(service.address()));
+  }
+  EventLoop loop("client");
+  EXPECT_FAILS(Connection::open(loop, service.address(), connect_options(Transport::kTcp, 500ms)), Error, "the echo");
+  const auto connection = Connection::open(loop, service.address(), connect_options(Transport::kShm, kPatience / 2));
+  EXPECT_EQ(ask(*connection, "hello"), "hello");
+}
+
 TEST_F(CrowdedTest, HandshakesThatAreNotContinuedMakeWayForOthers) {
   std::vector<RawClient> crowd;
   for (std::size_t i = 0; i < options().listener.unproven.places; ++i) {

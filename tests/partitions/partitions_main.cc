@@ -14,7 +14,7 @@
 #include <fstream>
 
 #include "base/error.h"
-#include "tests/system/partition_cell.h"
+#include "tests/system/survival/partition_cell.h"
 
 namespace trireme::system_test {
 namespace {

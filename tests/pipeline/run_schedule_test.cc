@@ -6,8 +6,8 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "plan/evaluate.h"
-#include "plan/schedule_check.h"
+#include "plan/schedule/evaluate.h"
+#include "plan/schedule/schedule_check.h"
 #include "tests/collective/testing.h"
 #include "tests/support/exhaustive.h"
 #include "tests/support/expect_fails.h"

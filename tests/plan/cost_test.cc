@@ -4,10 +4,10 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "plan/collective_time.h"
-#include "plan/memory.h"
-#include "plan/model_cost.h"
-#include "plan/split_layers.h"
+#include "plan/cost/collective_time.h"
+#include "plan/cost/memory.h"
+#include "plan/cost/model_cost.h"
+#include "plan/cost/split_layers.h"
 #include "tests/support/expect_fails.h"
 
 namespace trireme::plan {
@@ -64,7 +64,7 @@ TEST(ModelCost, WhatDoesNotFitIsRefused) {
 
 TEST(StateBytes, FollowTheFormulasOfZero) {
   const auto per_parameter = [](std::uint32_t zero, double n, Precision precision) {
-    return state_bytes(1, {.precision = precision, .zero = zero, .data = static_cast<std::uint32_t>(n)}).total();
+    return state_bytes(1, {.precision = precision, .zero = zero, .shards = static_cast<std::uint32_t>(n)}).total();
   };
   for (const double n : {2.0, 4.0, 8.0, 64.0}) {
     EXPECT_DOUBLE_EQ(per_parameter(0, n, Precision::kFp32), 16);
@@ -77,7 +77,7 @@ TEST(StateBytes, FollowTheFormulasOfZero) {
   }
   EXPECT_DOUBLE_EQ(state_bytes(1, {.optimizer_values = 0}).total(), 8);  // plain SGD
   // DeepSpeed's example of 2851M parameters on 8 ranks: 6.10 GiB, of which 0.12 for the largest layer.
-  const StateOptions three{.precision = Precision::kBf16, .zero = 3, .data = 8};
+  const StateOptions three{.precision = Precision::kBf16, .zero = 3, .shards = 8};
   EXPECT_NEAR(state_bytes(2851e6, three).total() / (1u << 30), 5.97, 0.01);
 }
 
@@ -87,6 +87,41 @@ TEST(StateBytes, GradientsOfManyMicroBatchesTakeABufferPerLevelOfTheTree) {
   for (const auto& [micro_batches, buffers] : expected) EXPECT_EQ(summation_buffers(micro_batches), buffers);
   EXPECT_EQ(summation_buffers(64, /*any_order=*/true), 1u);
   EXPECT_DOUBLE_EQ(state_bytes(1, {.gradient_buffers = 3}).gradients, 12);
+}
+
+TEST(StateBytes, ZeroDividesNoGradientsThatAreSummedFirst) {
+  // zero:2 on two workers with 4 lanes each: whole gradients, and two more buffers for the lanes.
+  const StateOptions options{.zero = 2, .shards = 2, .gradient_buffers = 3, .whole_gradients = true};
+  EXPECT_DOUBLE_EQ(state_bytes(1, options).gradients, 12);
+  EXPECT_DOUBLE_EQ(state_bytes(1, options).optimizer, 4);
+}
+
+TEST(WaitingSums, AreThoseOfSubtreesThatAreCompleteButTheFirst) {
+  const std::vector<std::uint32_t> of_eight = {0, 0, 0, 1, 0, 1, 1, 2, 0};  // by lanes that are done
+  for (std::uint32_t done = 0; done <= 8; ++done) EXPECT_EQ(waiting_sums(8, done), of_eight[done]) << done;
+  const std::vector<std::uint32_t> of_seven = {0, 0, 0, 1, 0, 1, 1, 0};  // 4, then 2 and 1
+  for (std::uint32_t done = 0; done <= 7; ++done) EXPECT_EQ(waiting_sums(7, done), of_seven[done]) << done;
+  EXPECT_EQ(waiting_sums(64, 63), 5u);
+  EXPECT_EQ(waiting_sums(1, 1), 0u);
+}
+
+TEST(GradientBuckets, AreFilledBackwardUpToFourMegabytes) {
+  constexpr std::uint64_t kFull = 1u << 20;
+  EXPECT_TRUE(gradient_buckets({{kFull, kFull, kFull}}).all_at_once());
+  const GradientBuckets many = gradient_buckets({{5 * kFull, kFull / 2, kFull / 2, kFull, 2 * kFull}});
+  EXPECT_EQ(many.count, 4u);  // from the end: 2, 1, a half and a half, 5; the fourth takes the first one's place
+  EXPECT_FALSE(many.all_at_once());
+  EXPECT_DOUBLE_EQ(many.places, 7.0 * kFull);
+  EXPECT_EQ(gradient_buckets({{10}, {10}, {10}, {10}}).count, 4u);  // a bucket holds those of one layer
+}
+
+TEST(ModelCost, TensorsAreAllParameters) {
+  for (const std::string& name : planned_models()) {
+    for (const LayerCost& layer : model_cost(name).layers) {
+      EXPECT_EQ(std::accumulate(layer.tensors.begin(), layer.tensors.end(), std::uint64_t{0}), layer.parameters)
+          << name << " " << layer.name;
+    }
+  }
 }
 
 TEST(CollectiveTime, FollowsTheFormulas) {

@@ -1,4 +1,4 @@
-#include "plan/evaluate.h"
+#include "plan/schedule/evaluate.h"
 
 #include <cmath>
 #include <limits>
@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "plan/schedule_picture.h"
+#include "plan/schedule/schedule_picture.h"
 #include "tests/support/expect_fails.h"
 
 namespace trireme::plan {

@@ -73,36 +73,20 @@ TEST(Placement, HostsHoldRunsOfRanksWhoseLengthsDifferByAtMostOne) {
   EXPECT_FAILS(Placement({2, 1, 1}, kUsual, 0), InvalidArgument, "0 hosts");
 }
 
-TEST(PlaceRanks, KeepsTheChattiestDimensionWithinAHost) {
-  const PlacedMesh placed = place_ranks({4, 4, 4}, 8, {.data = 2, .pipe = 1, .tensor = 100});
-  EXPECT_EQ(placed.choice.order[0], Dimension::kTensor);
-  EXPECT_TRUE(placed.choice.span(Dimension::kTensor).within_host());
-  EXPECT_EQ(placed.choice.order[1], Dimension::kData);
-  EXPECT_EQ(placed.choice.span(Dimension::kData).hosts, 2u);
+TEST(PlaceRanks, NumbersAsTrainingDoes) {
+  const PlacedMesh placed = place_ranks({4, 4, 4}, 8);
+  EXPECT_TRUE(placed.span(Dimension::kTensor).within_host());
+  EXPECT_EQ(placed.span(Dimension::kPipe).hosts, 2u);
+  EXPECT_EQ(placed.span(Dimension::kData).hosts, 4u);
+  EXPECT_THAT(placed.reason, ::testing::HasSubstr("along tensor, then pipe, then data"));
   EXPECT_THAT(placed.reason, ::testing::HasSubstr("tensor (4 ranks) stays within a host"));
-  EXPECT_THAT(placed.reason, ::testing::HasSubstr("pipe (4 ranks) spans 4 hosts"));
+  EXPECT_THAT(placed.reason, ::testing::HasSubstr("data (4 ranks) spans 4 hosts"));
+  EXPECT_THAT(place_ranks({1, 1, 1}, 1).reason, ::testing::HasSubstr("one rank"));
 }
 
-TEST(PlaceRanks, PutsDataInsideWhereItSendsMost) {
-  const PlacedMesh placed = place_ranks({4, 8, 1}, 8, {.data = 50, .pipe = 1, .tensor = 0});
-  EXPECT_TRUE(placed.choice.span(Dimension::kData).within_host());
-  EXPECT_EQ(placed.choice.span(Dimension::kPipe).hosts, 8u);
-}
-
-TEST(PlaceRanks, PrefersWhatFitsAHostOverWhatCannot) {  // data of 16 ranks leaves a host of 8 in any case
-  const PlacedMesh placed = place_ranks({16, 1, 8}, 16, {.data = 200, .pipe = 0, .tensor = 240});
-  EXPECT_TRUE(placed.choice.span(Dimension::kTensor).within_host());
-}
-
-TEST(PlaceRanks, SumsWithinAHostFirstWhereAGroupNeedsSeveral) {  // of 16 data ranks, 8 are on a host, not 2
-  const PlacedMesh placed = place_ranks({16, 4, 1}, 8, {.data = 100, .pipe = 10, .tensor = 0});
-  EXPECT_EQ(placed.choice.span(Dimension::kData).most_local, 8u);
-  EXPECT_EQ(placed.choice.span(Dimension::kData).hosts, 2u);
-}
-
-TEST(PlaceRanks, WithoutADifferenceTakesTheUsualOrder) {
-  EXPECT_EQ(place_ranks({2, 2, 2}, 8, {}).choice.order, kUsual);
-  EXPECT_THAT(place_ranks({1, 1, 1}, 1, {}).reason, ::testing::HasSubstr("one rank"));
+TEST(PlaceRanks, KnowsHowManyOfAGroupAreOnAHost) {  // of 16 data ranks with 4 stages, 2 are on each host of 8
+  EXPECT_EQ(place_ranks({16, 4, 1}, 8).span(Dimension::kData).most_local, 2u);
+  EXPECT_EQ(place_ranks({16, 1, 1}, 2).span(Dimension::kData).most_local, 8u);
 }
 
 TEST(Placement, PictureNamesEveryRankAndItsHost) {

@@ -83,6 +83,7 @@ TEST(Predict, WhatIsImpossibleIsRefusedWithTheNearest) {
           {"50 layers", "64 stages", "pipe=6"});
   refused({.mesh = {.data = 8}, .micro_batches = 3}, {"8 samples", "3 micro-batches"});
   refused({.mesh = {.pipe = 8}, .zero = 1, .micro_batches = 8}, {"ZeRO 1", "data=1"});
+  refused({.mesh = {.data = 8}, .zero = 1, .shards = 3}, {"groups of 3", "data=8", "nearest is 2"});
 }
 
 TEST(Planner, RecommendsDataParallelismWhereItFits) {
@@ -94,7 +95,7 @@ TEST(Planner, RecommendsDataParallelismWhereItFits) {
 }
 
 TEST(Planner, TheRecommendedFitsAndIsWithinTwoPercentOfTheFastest) {
-  for (const double gigabytes : {8.0, 16.0, 24.0, 80.0}) {
+  for (const double gigabytes : {12.0, 16.0, 24.0, 80.0}) {
     const Plan plan = make_plan(request_for("gpt2-xl", 16, gigabytes));
     ASSERT_TRUE(plan.fits()) << gigabytes;
     double fastest = plan.best().prediction.step_seconds;
@@ -133,7 +134,7 @@ TEST(Planner, SaysWhatWouldHelpWhereNothingFits) {
 }
 
 TEST(Planner, AFixedPartThatDoesNotFitIsNamedAsTheKnob) {
-  PlanRequest request = request_for("gpt2-xl", 8, 24);
+  PlanRequest request = request_for("gpt2-xl", 8, 44);
   request.mesh = Mesh{.data = 8};
   request.zero = 0;
   const Plan plan = make_plan(request);
@@ -142,6 +143,24 @@ TEST(Planner, AFixedPartThatDoesNotFitIsNamedAsTheKnob) {
   for (const Knob& knob : plan.knobs) changes.push_back(knob.change);
   EXPECT_THAT(changes, ::testing::Contains("without --zero"));
   EXPECT_THAT(changes, ::testing::Contains("without --mesh"));
+}
+
+TEST(Planner, KeepsShardsAndChunks) {
+  PlanRequest request = request_for("gpt2", 8, 80);
+  request.zero = 2;
+  request.shards = 2;
+  for (const Arrangement& each : arrangements(request)) {
+    EXPECT_EQ(each.shards, 2u);
+    EXPECT_EQ(each.mesh.data % 2, 0u);
+  }
+  // A group of two divides among two, not among all eight.
+  const Prediction two = predict(request.workload, request.hardware, {.mesh = {.data = 8}, .zero = 1, .shards = 2});
+  const Prediction all = predict(request.workload, request.hardware, {.mesh = {.data = 8}, .zero = 1});
+  EXPECT_DOUBLE_EQ(two.memory.state.optimizer, 4 * all.memory.state.optimizer);
+  PlanRequest piped = request_for("gpt2", 2, 80);
+  piped.schedule = ScheduleKind::kInterleaved;
+  piped.chunks = 3;
+  for (const Arrangement& each : arrangements(piped)) EXPECT_EQ(each.chunks, each.mesh.pipe > 1 ? 3u : 1u);
 }
 
 TEST(Planner, AnImpossibleRequestIsRefusedWithTheReason) {

@@ -1,4 +1,4 @@
-#include "plan/schedule.h"
+#include "plan/schedule/schedule.h"
 
 #include <algorithm>
 #include <map>
@@ -8,9 +8,9 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "plan/evaluate.h"
-#include "plan/schedule_check.h"
-#include "plan/schedule_text.h"
+#include "plan/schedule/evaluate.h"
+#include "plan/schedule/schedule_check.h"
+#include "plan/schedule/schedule_text.h"
 #include "tests/support/expect_fails.h"
 
 namespace trireme::plan {

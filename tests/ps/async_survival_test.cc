@@ -14,29 +14,29 @@ namespace {
 /// to happen to workers and servers happens before their work ends.
 class Leases {
  public:
-  explicit Leases(std::uint64_t units) : kept_back_from_(units * 7 / 8), book_({.total = units, .workers = 3}) {}
+  explicit Leases(std::uint64_t units) : kept_back_from_(units * 7 / 8), table_({.total = units, .workers = 3}) {}
 
   /// Nothing if others are at work on the last units: ask again, unless it is over.
   std::optional<std::uint64_t> next(MemberId member) {
     const std::lock_guard lock(mutex_);
     auto& have = have_[member];
-    if (have.count == 0 && (released_ || book_.finished() < kept_back_from_)) have = book_.next(member);
+    if (have.count == 0 && (released_ || table_.finished() < kept_back_from_)) have = table_.next(member);
     return have.count > 0 ? std::optional(have.first) : std::nullopt;
   }
   bool over() {
     const std::lock_guard lock(mutex_);
-    return book_.over();
+    return table_.over();
   }
   void finish(MemberId member) {
     const std::lock_guard lock(mutex_);
     auto& have = have_[member];
-    book_.finish({.first = have.first, .count = 1});
+    table_.finish({.first = have.first, .count = 1});
     ++have.first;
     --have.count;
   }
   void give_back(MemberId member) {
     const std::lock_guard lock(mutex_);
-    book_.give_back(member);
+    table_.give_back(member);
   }
   void release() {
     const std::lock_guard lock(mutex_);
@@ -44,14 +44,14 @@ class Leases {
   }
   std::uint64_t finished() {
     const std::lock_guard lock(mutex_);
-    return book_.finished();
+    return table_.finished();
   }
 
  private:
   const std::uint64_t kept_back_from_;
   std::mutex mutex_;
   bool released_ = false;
-  master::LeaseTable book_;
+  master::LeaseTable table_;
   std::map<MemberId, cluster::UnitRange> have_;
 };
 

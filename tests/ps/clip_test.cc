@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "base/exact_sum.h"
+#include "base/numbers/exact_sum.h"
 #include "net/buffer_pool.h"
 #include "ps/chunk.h"
 #include "tests/support/expect_fails.h"

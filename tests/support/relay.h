@@ -16,7 +16,7 @@ namespace trireme {
 class Relay {
  public:
   explicit Relay(const net::Address& service, std::chrono::milliseconds delay = {})
-      : service_(service), delay_(delay), door_(loop_.context(), {net::asio::ip::address_v4::loopback(), 0}) {
+      : service_(service), delay_(delay), acceptor_(loop_.context(), {net::asio::ip::address_v4::loopback(), 0}) {
     net::asio::co_spawn(loop_.context(), accept(), net::asio::detached);
   }
   ~Relay() { loop_.stop(); }
@@ -27,7 +27,7 @@ class Relay {
   net::Address address() const {
     net::Address address = service_;
     address.host = "127.0.0.1";
-    address.port = door_.local_endpoint().port();
+    address.port = acceptor_.local_endpoint().port();
     address.unix_name.clear();
     return address;
   }
@@ -44,7 +44,7 @@ class Relay {
 
   net::awaitable<void> accept() {
     for (;;) {
-      const auto client = std::make_shared<net::tcp::socket>(co_await door_.async_accept(net::use_awaitable));
+      const auto client = std::make_shared<net::tcp::socket>(co_await acceptor_.async_accept(net::use_awaitable));
       to_service_ = std::make_shared<net::tcp::socket>(loop_.context());
       to_service_->connect({net::asio::ip::address_v4::loopback(), service_.port});
       net::asio::co_spawn(loop_.context(), pass(client, to_service_), net::asio::detached);
@@ -72,7 +72,7 @@ class Relay {
   const net::Address service_;
   const std::chrono::milliseconds delay_;
   net::EventLoop loop_{"relay"};
-  net::tcp::acceptor door_;
+  net::tcp::acceptor acceptor_;
   Socket to_service_;  // of the last connection; the loop's own
 };
 

@@ -12,7 +12,7 @@
 #include "base/file.h"
 #include "net/address.h"
 #include "tests/support/http.h"
-#include "tests/system/long_job.h"
+#include "tests/system/training/long_job.h"
 
 namespace trireme::system_test {
 namespace {

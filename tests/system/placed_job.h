@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include "cli/train_flags.h"
+#include "cli/flags/train_flags.h"
 #include "net/address.h"
 #include "observe/step_trace.h"
 #include "tests/system/program.h"

@@ -1,4 +1,4 @@
-#include "tensor/host_memory.h"
+#include "tensor/device/host_memory.h"
 
 #include <cstring>
 

@@ -1,4 +1,4 @@
-#include "tensor/torch_archive.h"
+#include "tensor/files/torch_archive.h"
 
 #include <sys/resource.h>
 
@@ -13,7 +13,7 @@
 #include "checkpoint/writer.h"
 #include "elastic/state_sync.h"
 #include "models/lenet.h"
-#include "tensor/torch_checkpoint.h"
+#include "tensor/files/torch_checkpoint.h"
 #include "tensor/torch_dtype.h"
 #include "tests/support/expect_fails.h"
 #include "tests/support/temp_folder.h"

@@ -1,4 +1,4 @@
-#include "tensor/torchscript.h"
+#include "tensor/files/torchscript.h"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 namespace trireme {
 namespace {
 
-// Made by tests/system/make_script.py.
+// Made by tests/system/training/make_script.py.
 std::filesystem::path fixture(const std::string& name) {
   return std::filesystem::path(TRIREME_SOURCE_DIR) / "tests/system/fixtures" / name;
 }

@@ -8,7 +8,7 @@
 
 #include "trireme/sources.h"
 
-#include "base/lanes.h"
+#include "base/numbers/lanes.h"
 #include "models/lenet.h"
 #include "tests/dist/ranks.h"
 #include "tests/support/exhaustive.h"

@@ -20,7 +20,7 @@ export class Rows {
 
   private addOne(row: Row): void {
     const kind = typeof row["kind"] === "string" ? (row["kind"] as string) : "train";
-    while (this.rows.length > 0 && this.rows[this.rows.length - 1]!.step >= row.step && this.sameKind(this.rows[this.rows.length - 1]!, kind)) this.rows.pop();
+    this.dropReplaced(row.step, kind);
     this.rows.push(row);
     const broken = (row["not_finite"] ?? {}) as Record<string, string>;
     for (const [name, raw] of Object.entries(row)) {
@@ -35,6 +35,16 @@ export class Rows {
       byName.set(kind, line);
       while (line.length > 0 && line[line.length - 1]!.step >= row.step) line.pop();
       line.push({ step: row.step, time: Number(row["time"] ?? 0), seconds: Number(row["seconds"] ?? 0), value });
+    }
+  }
+
+  /// Rows of another kind stand between those of this one, and stay.
+  private dropReplaced(step: number, kind: string): void {
+    let from = this.rows.length;
+    while (from > 0 && (this.rows[from - 1]!.step >= step || !this.sameKind(this.rows[from - 1]!, kind))) --from;
+    const last = this.rows.splice(from);
+    for (const row of last) {
+      if (row.step < step || !this.sameKind(row, kind)) this.rows.push(row);
     }
   }
 

@@ -14,7 +14,7 @@
 #include "collective/communicator.h"
 #include "observe/bench_report.h"
 #include "pipeline/run_schedule.h"
-#include "plan/evaluate.h"
+#include "plan/schedule/evaluate.h"
 
 namespace trireme::cli {
 namespace {

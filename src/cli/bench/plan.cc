@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "cli/model_use.h"
+#include "cli/model/model_use.h"
 #include "cli/plan/calibrate.h"
 #include "cli/plan/options.h"
 #include "launch/companion.h"
@@ -36,10 +36,13 @@ constexpr Layout kLayouts[] = {{"data=1"},
                                {"data=2", 1},
                                {"data=2", 2},
                                {"data=2", 3},
+                               {"data=2", 2, "", 4},
+                               {"data=2", 3, "", 4},
                                {"data=1,pipe=2", 0, "1f1b", 8},
                                {"data=1,pipe=2", 0, "zb-h1", 8},
                                {"data=1,tensor=2"},
                                {"data=2,pipe=2", 0, "1f1b", 4},
+                               {"data=2,pipe=2", 2, "1f1b", 4},
                                {"data=1,pipe=4", 0, "1f1b", 8}};
 
 struct Measured {

@@ -13,8 +13,8 @@ struct BenchPlanOptions {
   std::uint32_t steps = 40;  ///< of each training
 };
 
-/// Measures this machine (`trireme plan --calibrate`), then trains the model on ten layouts of 1, 2 and 4 workers, and
-/// prints what the planner predicts of each, steps and memory, beside what is measured. Progress goes to standard
+/// Measures this machine (`trireme plan --calibrate`), then trains the model on fourteen layouts of 1, 2 and 4 workers,
+/// and prints what the planner predicts of each, steps and memory, beside what is measured. Progress goes to standard
 /// error. Forks: call it before the process has threads. Returns 0, or 1 if a training failed. Throws as `calibrate`
 /// does.
 int bench_plan(const BenchPlanOptions& options);

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "cli/ckpt/commands.h"
 #include "cli/ckpt/conversion_report.h"
-#include "cli/torch_archive_process.h"
+#include "cli/model/torch_archive_process.h"
 #include "observe/run_folder.h"
 
 namespace trireme::cli {

@@ -4,7 +4,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "cli/commands.h"
+#include "cli/commands/commands.h"
 
 namespace trireme::cli {
 

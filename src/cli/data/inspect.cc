@@ -8,10 +8,10 @@
 
 #include "base/counted.h"
 #include "base/error.h"
-#include "cli/numbers.h"
-#include "data/damage.h"
+#include "cli/flags/numbers.h"
+#include "data/files/damage.h"
+#include "data/files/shards.h"
 #include "data/open/source.h"
-#include "data/shards.h"
 #include "observe/bench_report.h"
 
 namespace trireme::cli {

@@ -6,8 +6,8 @@
 
 #include <CLI/CLI.hpp>
 
-#include "cli/commands.h"
-#include "cli/train_flags.h"
+#include "cli/commands/commands.h"
+#include "cli/flags/train_flags.h"
 
 namespace trireme::cli {
 

@@ -14,7 +14,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "data/random_access_file.h"
+#include "data/files/random_access_file.h"
 #include "data/records/record_index.h"
 #include "data/records/tar.h"
 

@@ -6,8 +6,8 @@
 #include <fmt/ranges.h>
 
 #include "cli/data/inspect.h"
-#include "data/field_statistics.h"
 #include "data/open/source.h"
+#include "data/tables/field_statistics.h"
 
 namespace trireme::cli {
 namespace {

@@ -4,9 +4,9 @@
 
 #include <fmt/format.h>
 
-#include "cli/numbers.h"
-#include "data/shards.h"
-#include "data/split_file.h"
+#include "cli/flags/numbers.h"
+#include "data/files/shards.h"
+#include "data/files/split_file.h"
 
 namespace trireme::cli {
 namespace {

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include "cli/data/inspect.h"
-#include "data/field_statistics.h"
 #include "data/open/source.h"
+#include "data/tables/field_statistics.h"
 #include "observe/bench_report.h"
 
 namespace trireme::cli {

@@ -7,11 +7,11 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "cli/numbers.h"
-#include "data/shards.h"
+#include "cli/flags/numbers.h"
+#include "data/files/shards.h"
 #include "data/text/bpe_training.h"
 #include "data/text/text_stream.h"
-#include "data/token_info.h"
+#include "data/text/token_info.h"
 
 namespace trireme::cli {
 namespace {

@@ -6,7 +6,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "cli/commands.h"
+#include "cli/commands/commands.h"
 
 namespace trireme::cli {
 

@@ -11,7 +11,7 @@
 #include "base/random.h"
 #include "base/threads.h"
 #include "cli/bench/process.h"
-#include "cli/model_use.h"
+#include "cli/model/model_use.h"
 #include "cluster/host_load.h"
 #include "collective/communicator.h"
 #include "launch/companion.h"
@@ -37,7 +37,7 @@ double time_sums(collective::Communicator& ranks, std::size_t elements, int time
   return best;
 }
 
-/// An all-reduce of B bytes between two takes 2 · (latency + B / 2 / bandwidth): see plan/collective_time.h.
+/// An all-reduce of B bytes between two takes 2 · (latency + B / 2 / bandwidth): see plan/cost/collective_time.h.
 plan::Link measure_link() {
   constexpr std::size_t kSmall = 1024;
   constexpr std::size_t kLarge = 2u << 20;

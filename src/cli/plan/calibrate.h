@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
-#include "plan/calibration.h"
-#include "plan/model_cost.h"
+#include "plan/cost/calibration.h"
+#include "plan/cost/model_cost.h"
 
 namespace trireme::cli {
 

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "plan/calibration.h"
+#include "plan/cost/calibration.h"
 
 namespace trireme::cli {
 

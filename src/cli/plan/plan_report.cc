@@ -7,8 +7,8 @@
 #include "cli/plan/options.h"
 #include "observe/table.h"
 #include "plan/advice.h"
-#include "plan/schedule_picture.h"
-#include "plan/schedule_text.h"
+#include "plan/schedule/schedule_picture.h"
+#include "plan/schedule/schedule_text.h"
 
 namespace trireme::cli {
 namespace {
@@ -34,8 +34,8 @@ std::string link_text(const plan::Link& link) {
 }
 
 std::string request_text(const PlanFlags& flags, const plan::PlanRequest& request) {
-  const auto& [workload, hardware, mesh, tensor, zero, schedule, chunks, micro_batches, lanes, recompute, offload] =
-      request;
+  const plan::Workload& workload = request.workload;
+  const plan::Hardware& hardware = request.hardware;
   const plan::ModelCost& model = workload.model;
   std::string text =
       fmt::format("{}: {} parameters in {} layers, {} flop forward per sample ({})\n", model.name,
@@ -228,7 +228,7 @@ PlanAnswer answer_plan(const PlanFlags& flags) {
   for (const std::string& reason : plan.reasons) text += fmt::format("  - {}\n", reason);
   if (!plan.knobs.empty()) text += "\nWhat would help:\n";
   for (const plan::Knob& knob : plan.knobs) text += fmt::format("  {}: {}\n", knob.change, knob.effect);
-  text += "\n" + plan::picture(plan::Placement(best.arrangement.mesh, best.prediction.order, request.hardware.hosts));
+  text += "\n" + plan::picture(plan::Placement(best.arrangement.mesh, plan::kTrainedOrder, request.hardware.hosts));
   text += "\n" + candidate_table(plan, flags.top);
   if (goodput) text += goodput_text(*goodput);
   if (plan.fits()) text += "\n" + train_line(flags, request, best.arrangement);

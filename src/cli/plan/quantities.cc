@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "cli/numbers.h"
+#include "cli/flags/numbers.h"
 
 namespace trireme::cli {
 namespace {

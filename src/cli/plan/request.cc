@@ -4,7 +4,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "cli/numbers.h"
+#include "cli/flags/numbers.h"
 #include "cli/plan/calibrate.h"
 #include "cli/plan/calibration_file.h"
 #include "cli/plan/options.h"

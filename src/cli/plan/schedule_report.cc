@@ -4,11 +4,11 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "cli/numbers.h"
+#include "cli/flags/numbers.h"
 #include "cli/plan/options.h"
 #include "cli/plan/quantities.h"
-#include "plan/schedule_picture.h"
-#include "plan/schedule_text.h"
+#include "plan/schedule/schedule_picture.h"
+#include "plan/schedule/schedule_text.h"
 
 namespace trireme::cli {
 namespace {

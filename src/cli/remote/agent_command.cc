@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 #include "base/threads.h"
-#include "cli/commands.h"
+#include "cli/commands/commands.h"
 #include "cli/remote/build_id.h"
 #include "cli/remote/ssh.h"
 #include "launch/supervisor.h"
@@ -88,7 +88,7 @@ int run_process(const AgentOrder& order, InputLines& input) {
   ::fcntl(STDIN_FILENO, F_SETFL, ::fcntl(STDIN_FILENO, F_GETFL) | O_NONBLOCK);
   launch::Supervisor supervisor;
   const pid_t pid = supervisor.start({.name = "process", .argv = order.argv, .env = order.env});
-  Deadline silent = Deadline::in(kSilence);
+  Deadline silent = Deadline::in(kAgentSilence);
   bool listening = true;
   int status = 1;
   while (supervisor.alive() > 0) {
@@ -99,7 +99,7 @@ int run_process(const AgentOrder& order, InputLines& input) {
     pollfd ready{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
     const bool readable = ::poll(&ready, 1, 0) > 0;
     const bool ended = readable && !input.read_more();
-    if (readable && !ended) silent = Deadline::in(kSilence);
+    if (readable && !ended) silent = Deadline::in(kAgentSilence);
     while (const auto line = input.next()) {
       if (const int signal = std::atoi(line->c_str()); signal > 0) ::kill(-pid, signal);
     }

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <filesystem>
@@ -17,10 +18,10 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "cli/commands.h"
+#include "cli/commands/commands.h"
 #include "cli/remote/build_id.h"
 #include "cli/remote/ssh.h"
-#include "cli/run_program.h"
+#include "cli/start/run_program.h"
 #include "cluster/resolvers/resolvers.h"
 #include "launch/companion.h"
 
@@ -28,27 +29,31 @@ namespace trireme::cli {
 namespace {
 
 struct CarryFlags {
-  std::string host;
   std::string map;
   std::string slot;  ///< "worker 3"
-  bool no_folder = false;
   std::vector<std::string> program;
 };
 
+/// Where our slot is now.
+struct SlotHost {
+  std::string host;
+  bool sees_folder = true;
+};
+
 /// What a process of the job gets from its launcher; the rest is its own host's.
-std::map<std::string, std::string> variables_to_carry(const CarryFlags& flags) {
+std::map<std::string, std::string> variables_to_carry(bool sees_folder) {
   std::map<std::string, std::string> carried;
   for (const auto& [name, value] : cluster::own_variables()) {
     if (name == "TRIREME_SSH" || (!name.starts_with("TRIREME_") && !name.ends_with("_NUM_THREADS"))) continue;
-    if (flags.no_folder && (name == "TRIREME_RUN_DIR" || name == "TRIREME_STORE")) continue;
+    if (!sees_folder && (name == "TRIREME_RUN_DIR" || name == "TRIREME_STORE")) continue;
     carried[name] = value;
   }
   return carried;
 }
 
-AgentOrder order_of(const CarryFlags& flags) {
+AgentOrder order_of(const CarryFlags& flags, bool sees_folder) {
   AgentOrder order{.argv = flags.program,
-                   .env = variables_to_carry(flags),
+                   .env = variables_to_carry(sees_folder),
                    .folder = std::filesystem::current_path().string(),
                    .ids = {},
                    .look_for = {}};
@@ -58,18 +63,31 @@ AgentOrder order_of(const CarryFlags& flags) {
   return order;
 }
 
-/// An entry of the map; empty if there is none.
-std::string entry_now(const CarryFlags& flags, const std::string& name) {
+/// nullopt if it cannot be read: then everything stays as it is.
+std::optional<HostMap> read_map(const CarryFlags& flags) {
   try {
-    const auto map = nlohmann::json::parse(read_file(flags.map), nullptr, /*allow_exceptions=*/false);
-    return map.is_object() ? map.value(name, "") : "";
+    return nlohmann::json::parse(read_file(flags.map)).get<HostMap>();
   } catch (const IoError&) {
-    return "";
+    return std::nullopt;
+  } catch (const nlohmann::json::exception&) {
+    return std::nullopt;
   }
 }
 
-/// The host of our slot now; empty if it has none.
-std::string host_now(const CarryFlags& flags) { return flags.map.empty() ? flags.host : entry_now(flags, flags.slot); }
+/// nullopt if our slot has no host.
+std::optional<SlotHost> host_in(const HostMap& map, const CarryFlags& flags) {
+  const auto found = map.hosts.find(flags.slot);
+  if (found == map.hosts.end()) return std::nullopt;
+  return SlotHost{.host = found->second, .sees_folder = std::ranges::count(map.without_folder, found->second) == 0};
+}
+
+/// Whether our slot has another host than `host` now, or none.
+bool has_moved(const CarryFlags& flags, const std::string& host) {
+  const auto map = read_map(flags);
+  if (!map) return false;
+  const auto now = host_in(*map, flags);
+  return !now || now->host != host;
+}
 
 /// Signals as something to wait for.
 FileDescriptor watch_signals() {
@@ -164,26 +182,29 @@ class SshProcess {
 }
 
 /// Waits for a host; nullopt if it was told to end, or the job is over, before there was one.
-std::optional<std::string> await_host(const CarryFlags& flags, int signals) {
+std::optional<SlotHost> await_host(const CarryFlags& flags, int signals) {
   bool told = false;
   for (;;) {
-    if (const std::string host = host_now(flags); !host.empty()) return host;
+    const auto map = read_map(flags);
+    if (map) {
+      if (auto host = host_in(*map, flags)) return host;
+    }
     if (!std::exchange(told, true)) fmt::print(stderr, "trireme carry: no host has room for {} now\n", flags.slot);
     pollfd waiting{.fd = signals, .events = POLLIN, .revents = 0};
     ::poll(&waiting, 1, 200);
     if (const int signal = next_signal(signals); signal == SIGTERM || signal == SIGINT) return std::nullopt;
-    if (!entry_now(flags, kJobIsOver).empty()) return std::nullopt;
+    if (map && map->over) return std::nullopt;
   }
 }
 
 int carry(const CarryFlags& flags) {
   const FileDescriptor signals = watch_signals();
-  const std::string order = nlohmann::json(order_of(flags)).dump();
   for (;;) {
-    const auto host = await_host(flags, signals.get());
-    if (!host) return 0;
-    SshProcess ssh(ssh_words(*host, launch::companion_program("trireme")), order);
-    Deadline next_word = Deadline::in(kHeartbeat);
+    const auto place = await_host(flags, signals.get());
+    if (!place) return 0;
+    SshProcess ssh(ssh_words(place->host, launch::companion_program("trireme")),
+                   nlohmann::json(order_of(flags, place->sees_folder)).dump());
+    Deadline next_word = Deadline::in(kAgentHeartbeat);
     bool moves = false;  // the slot has another host now
     std::optional<int> status;
     while (!(status = ssh.ended())) {
@@ -191,15 +212,15 @@ int carry(const CarryFlags& flags) {
       ::poll(&waiting, 1, 50);
       if (const int signal = next_signal(signals.get()); signal != 0) ssh.say(std::to_string(signal));
       if (!next_word.passed()) continue;
-      next_word = Deadline::in(kHeartbeat);
+      next_word = Deadline::in(kAgentHeartbeat);
       ssh.say(".");
-      if (!moves && host_now(flags) != *host) {
+      if (!moves && has_moved(flags, place->host)) {
         moves = true;
-        fmt::print(stderr, "trireme carry: host {} is to take {} no longer\n", *host, flags.slot);
+        fmt::print(stderr, "trireme carry: host {} is to take {} no longer\n", place->host, flags.slot);
         ssh.say(std::to_string(SIGTERM));  // it hands over its work and ends
       }
     }
-    if (!moves) end_as(*status, *host);
+    if (!moves) end_as(*status, place->host);
   }
 }
 
@@ -208,10 +229,8 @@ int carry(const CarryFlags& flags) {
 void add_carry(CLI::App& app, Action& action) {
   auto* command = app.add_subcommand("carry", "stand for a process on another host; started by --hosts");
   auto flags = std::make_shared<CarryFlags>();
-  command->add_option("--host", flags->host, "as ssh knows it");
   command->add_option("--map", flags->map, "file that says which host has which process; asked again and again");
   command->add_option("--slot", flags->slot, "which process this is: 'worker 3'");
-  command->add_flag("--no-folder", flags->no_folder, "the host does not see the run folder");
   declare_program(*command, flags->program);
   command->callback([flags, &action] { action = [flags] { return carry(*flags); }; });
 }

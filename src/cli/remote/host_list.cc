@@ -29,12 +29,18 @@ void add_host(const std::string& what, std::vector<HostSlots>& hosts, HostSlots 
   hosts.push_back(std::move(host));
 }
 
+/// "user@[fd00::1]" as ssh takes it: "user@fd00::1".
+std::string without_brackets(std::string name) {
+  std::erase_if(name, [](char letter) { return letter == '[' || letter == ']'; });
+  return name;
+}
+
 /// "host:4". An address of IPv6 has several colons, and is then in brackets.
 HostSlots parse_host(const std::string& what, const std::string& text) {
   const auto bracket = text.find(']');
   const auto colon = text.find(':', bracket == std::string::npos ? 0 : bracket);
-  if (colon == std::string::npos) return {.name = text};
-  return {.name = text.substr(0, colon), .slots = parse_slots(what, text, text.substr(colon + 1))};
+  if (colon == std::string::npos) return {.name = without_brackets(text)};
+  return {.name = without_brackets(text.substr(0, colon)), .slots = parse_slots(what, text, text.substr(colon + 1))};
 }
 
 }  // namespace
@@ -71,20 +77,22 @@ std::uint32_t total_slots(const std::vector<HostSlots>& hosts) {
   return total;
 }
 
-SlotHosts place_workers(const SlotHosts& before, const std::vector<HostSlots>& hosts, std::uint32_t count) {
+SlotHosts place_workers(const SlotHosts& before, const std::vector<HostSlots>& hosts, std::uint32_t count,
+                        const std::set<std::string>& without_folder) {
   std::map<std::string, std::uint32_t> room;
   for (const HostSlots& host : hosts) room[host.name] = host.slots;
   SlotHosts placed;
+  const auto place = [&](std::uint32_t slot, const std::string& host) {
+    if (room[host] == 0 || (slot == 0 && without_folder.contains(host))) return;
+    placed[slot] = host;
+    --room[host];
+  };
   for (const auto& [slot, name] : before) {
-    if (slot >= count || !room.contains(name) || room[name] == 0) continue;
-    placed[slot] = name;
-    --room[name];
+    if (slot < count && room.contains(name)) place(slot, name);
   }
   for (const HostSlots& host : hosts) {
     for (std::uint32_t slot = 0; slot < count && room[host.name] > 0; ++slot) {
-      if (placed.contains(slot)) continue;
-      placed[slot] = host.name;
-      --room[host.name];
+      if (!placed.contains(slot)) place(slot, host.name);
     }
   }
   return placed;

@@ -5,17 +5,17 @@
 #include <algorithm>
 #include <cstdio>
 #include <future>
-#include <set>
+#include <utility>
 
 #include <fmt/ranges.h>
 
 #include "base/error.h"
 #include "base/file.h"
-#include "cli/declare_flag.h"
+#include "cli/flags/declare_flag.h"
 #include "cli/remote/build_id.h"
 #include "cli/remote/ssh.h"
 #include "launch/companion.h"
-#include "launch/running_job.h"
+#include "launch/job/running_job.h"
 #include "net/address.h"
 
 namespace trireme::cli {
@@ -107,6 +107,7 @@ RemoteStart::~RemoteStart() {
 }
 
 void RemoteStart::adopt(CLI::App& command, TrainFlags& flags) const {
+  const MutexLock lock(mutex_);
   const std::uint32_t room = total_slots(hosts_);
   if (command.get_option("--workers")->count() == 0) {
     set_unless_given(command, "--workers", flags.worker_range,
@@ -121,63 +122,75 @@ void RemoteStart::adopt(CLI::App& command, TrainFlags& flags) const {
 }
 
 void RemoteStart::prepare(launch::JobSpec& job, const observe::RunFolder& folder) {
+  const MutexLock lock(mutex_);
   run_ = std::filesystem::absolute(folder.path());
   map_ = run_ / "hosts.json";
-  worker_count_ = job.workers;
-  server_count_ = job.servers;
-  workers_ = place_workers({}, hosts_, worker_count_);
-  servers_ = place_servers({}, hosts_, server_count_);
-  write_map();
-  AgentOrder question{.argv = {}, .env = {}, .folder = {}, .ids = {}, .look_for = {map_.string()}};
+  write_map();  // the hosts look for it
+  question_.look_for = {map_.string()};
   for (const std::string& path : {launch::companion_program("trireme"), job.worker_argv.front()}) {
-    question.ids[path] = file_id(path);
+    question_.ids[path] = file_id(path);
   }
-  const std::vector<AgentAnswer> answers = ask_hosts(hosts_, question);
-  std::set<std::string> without_folder;
+  const std::vector<AgentAnswer> answers = ask_hosts(hosts_, question_);
   for (std::size_t i = 0; i < hosts_.size(); ++i) {
     if (!answers[i].problem.empty()) fail<InvalidArgument>("host {}: {}", hosts_[i].name, answers[i].problem);
-    if (answers[i].seen.empty()) without_folder.insert(hosts_[i].name);
+    if (answers[i].seen.empty()) without_folder_.insert(hosts_[i].name);
   }
-  if (const auto chief = workers_.find(0); chief != workers_.end() && without_folder.contains(chief->second)) {
+  if (without_folder_.size() == hosts_.size()) {
     fail<InvalidArgument>(
         "host {} has worker 0, which writes the results, but does not see {}: give with --out a folder on a file "
-        "system "
-        "that it shares with this host",
-        chief->second, run_.string());
+        "system that it shares with this host",
+        hosts_.front().name, run_.string());
   }
+  worker_count_ = job.workers;
+  server_count_ = job.servers;
+  asked_for_ = total_slots(hosts_);  // fewer are to be at work only if the flags say so
+  place();
   job.listen = listen_address(answers) + ":0";
-  job.carrier = [this, without_folder](const std::string& role, std::uint32_t slot) {
-    std::vector<std::string> words{launch::companion_program("trireme"), "carry", "--slot",
-                                   fmt::format("{} {}", role, slot)};
-    bool no_folder = !without_folder.empty();
-    if (discover_.empty()) {
-      const SlotHosts& placed = role == "worker" ? workers_ : servers_;
-      const auto host = placed.find(slot);
-      if (host == placed.end()) fail<InvalidArgument>("no host has room for {} {}", role, slot);
-      words.insert(words.end(), {"--host", host->second});
-      no_folder = without_folder.contains(host->second);
-    } else {  // another thread changes where they are
-      words.insert(words.end(), {"--map", map_.string()});
-    }
-    if (no_folder) words.emplace_back("--no-folder");
-    words.emplace_back("--");
-    return words;
-  };
+  job.carrier = [this](const std::string& role, std::uint32_t slot) { return carry(role, slot); };
   if (!discover_.empty()) watcher_ = std::jthread([this](const std::stop_token& stop) { watch_hosts(stop); });
 }
 
-/// For the processes that stand for those elsewhere.
+/// The words before the command of a process. One that was not there before gets a host; with --discover it may wait
+/// for one.
+std::vector<std::string> RemoteStart::carry(const std::string& role, std::uint32_t slot) {
+  const MutexLock lock(mutex_);
+  std::uint32_t& count = role == "worker" ? worker_count_ : server_count_;
+  const std::uint32_t before = std::exchange(count, std::max(count, slot + 1));
+  place();
+  if (discover_.empty() && !(role == "worker" ? workers_ : servers_).contains(slot)) {
+    count = before;
+    fail<InvalidArgument>("no host has room for {} {}: together they take {} workers; see --hosts", role, slot,
+                          total_slots(hosts_));
+  }
+  return {launch::companion_program("trireme"),
+          "carry",
+          "--slot",
+          fmt::format("{} {}", role, slot),
+          "--map",
+          map_.string(),
+          "--"};
+}
+
+/// Finds hosts for all processes, and tells those that stand for them.
+void RemoteStart::place() {
+  workers_ = place_workers(workers_, hosts_, worker_count_, without_folder_);
+  servers_ = place_servers(servers_, hosts_, server_count_);
+  write_map();
+}
+
 void RemoteStart::write_map(bool over) const {
-  nlohmann::json map = nlohmann::json::object();
-  if (over) map[kJobIsOver] = "yes";
-  for (const auto& [slot, host] : workers_) map[fmt::format("worker {}", slot)] = host;
-  for (const auto& [slot, host] : servers_) map[fmt::format("server {}", slot)] = host;
-  write_file_atomically(map_, as_bytes(map.dump(2) + "\n"));
+  HostMap map{.hosts = {}, .without_folder = {without_folder_.begin(), without_folder_.end()}, .over = over};
+  for (const auto& [slot, host] : workers_) map.hosts[fmt::format("worker {}", slot)] = host;
+  for (const auto& [slot, host] : servers_) map.hosts[fmt::format("server {}", slot)] = host;
+  write_file_atomically(map_, as_bytes(nlohmann::json(map).dump(2) + "\n"));
 }
 
 /// Asked only while processes wait for a host: they would wait for longer than the others work.
-bool RemoteStart::job_is_over() const {
-  if (workers_.size() + servers_.size() == worker_count_ + server_count_) return false;
+bool RemoteStart::job_is_over() {
+  {
+    const MutexLock lock(mutex_);
+    if (workers_.size() + servers_.size() == worker_count_ + server_count_) return false;
+  }
   try {
     const cluster::JobPhase state = launch::RunningJob(run_).status().state;
     return state == cluster::JobPhase::kFinished || state == cluster::JobPhase::kFailed;
@@ -186,8 +199,58 @@ bool RemoteStart::job_is_over() const {
   }
 }
 
-/// Asks for the hosts again and again. Workers of a host that is gone end, or are ended; those of a new one take places
-/// that are free, and then new ones.
+/// Those of the hosts that can take part. New ones are asked; a problem of one is no problem of the job.
+std::vector<HostSlots> RemoteStart::usable(const std::vector<HostSlots>& named) {
+  std::vector<HostSlots> hosts;
+  for (const HostSlots& host : named) {
+    try {
+      if (!is_known(host.name)) ask_new(host);
+      hosts.push_back(host);
+    } catch (const Error& problem) {
+      say_once(problem.what());
+    }
+  }
+  return hosts;
+}
+
+bool RemoteStart::is_known(const std::string& host) {
+  const MutexLock lock(mutex_);
+  return std::ranges::count(hosts_, host, &HostSlots::name) > 0;
+}
+
+void RemoteStart::ask_new(const HostSlots& host) {
+  const AgentAnswer answer = ask_hosts({host}, question_).front();
+  if (!answer.problem.empty()) fail<InvalidArgument>("host {}: {}", host.name, answer.problem);
+  const MutexLock lock(mutex_);
+  without_folder_.erase(host.name);
+  if (answer.seen.empty()) without_folder_.insert(host.name);
+}
+
+/// Workers of a host that is gone end, or are ended; those that wait for a host take places that are free.
+void RemoteStart::take_hosts(const std::vector<HostSlots>& hosts) {
+  const MutexLock lock(mutex_);
+  if (hosts == hosts_) return;
+  hosts_ = hosts;
+  place();
+  std::vector<std::string> names;
+  for (const HostSlots& host : hosts_) names.push_back(host.name);
+  fmt::print(stderr, "trireme: the hosts are now {} with room for {} workers\n", fmt::join(names, ", "),
+             total_slots(hosts_));
+}
+
+/// Asks for as many workers as the hosts take, once; fewer, if a person wanted them, are not more again.
+void RemoteStart::use_room() {
+  std::uint32_t room = 0;
+  {
+    const MutexLock lock(mutex_);
+    room = total_slots(hosts_);
+    if (room <= std::max(worker_count_, asked_for_)) return;
+  }
+  launch::RunningJob(run_).scale({.workers = room, .servers = 0});
+  asked_for_ = room;
+}
+
+/// Asks for the hosts again and again.
 void RemoteStart::watch_hosts(const std::stop_token& stop) {
   for (;;) {
     Deadline next_look = Deadline::in(kLookAgain);
@@ -196,32 +259,22 @@ void RemoteStart::watch_hosts(const std::stop_token& stop) {
       std::this_thread::sleep_for(50ms);
       if (!next_look.passed()) continue;
       next_look = Deadline::in(kLookAgain);
-      if (job_is_over()) return write_map(/*over=*/true);
+      if (!job_is_over()) continue;
+      const MutexLock lock(mutex_);
+      return write_map(/*over=*/true);
     }
     try {
-      const std::vector<HostSlots> hosts = ask_script(discover_);
-      if (hosts == hosts_) continue;
-      hosts_ = hosts;
-      const std::uint32_t room = total_slots(hosts_);
-      fmt::print(stderr, "trireme: the hosts are now {} with room for {} workers\n",
-                 fmt::join(
-                     [&] {
-                       std::vector<std::string> names;
-                       for (const HostSlots& host : hosts_) names.push_back(host.name);
-                       return names;
-                     }(),
-                     ", "),
-                 room);
-      const std::uint32_t wanted = std::max(worker_count_, room);
-      workers_ = place_workers(workers_, hosts_, wanted);
-      servers_ = place_servers(servers_, hosts_, server_count_);
-      write_map();
-      if (wanted > worker_count_) launch::RunningJob(run_).scale({.workers = wanted, .servers = 0});
-      worker_count_ = wanted;
+      take_hosts(usable(ask_script(discover_)));
+      use_room();
     } catch (const Error& problem) {
-      fmt::print(stderr, "trireme: {}\n", problem.what());
+      say_once(problem.what());
     }
   }
+}
+
+/// What is wrong for longer is not said again every few seconds.
+void RemoteStart::say_once(const std::string& text) {
+  if (std::exchange(said_, text) != text) fmt::print(stderr, "trireme: {}\n", text);
 }
 
 }  // namespace trireme::cli

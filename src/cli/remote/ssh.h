@@ -33,11 +33,17 @@ struct AgentAnswer {
   NLOHMANN_DEFINE_TYPE_INTRUSIVE(AgentAnswer, problem, seen, launcher, cores)
 };
 
-/// An entry of the map of hosts: nobody needs to wait for one any longer.
-constexpr const char* kJobIsOver = "over";
+/// The map of hosts: which of them has which slot ("worker 3"), for the processes that stand for those.
+struct HostMap {
+  std::map<std::string, std::string> hosts;
+  std::vector<std::string> without_folder;  ///< hosts that do not see the run folder
+  bool over = false;                        ///< the job is: nobody needs to wait for a host any longer
 
-constexpr auto kHeartbeat = std::chrono::seconds(2);
-constexpr auto kSilence = std::chrono::seconds(60);  ///< after which either end takes the other for gone
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(HostMap, hosts, without_folder, over)
+};
+
+constexpr auto kAgentHeartbeat = std::chrono::seconds(2);
+constexpr auto kAgentSilence = std::chrono::seconds(60);  ///< after which either end takes the other for gone
 
 /// Returns the words that run `trireme agent` on `host`: ssh, or what TRIREME_SSH names instead, such as "ssh -F file".
 /// The command has to be at the same path there.

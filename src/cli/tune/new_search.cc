@@ -13,9 +13,9 @@
 #include "base/error.h"
 #include "base/suggest.h"
 #include "base/threads.h"
-#include "cli/train_flag_table.h"
-#include "cli/train_words.h"
-#include "cli/training.h"
+#include "cli/flags/train_flag_table.h"
+#include "cli/flags/train_words.h"
+#include "cli/start/training.h"
 #include "data/task_rules.h"
 
 namespace trireme::cli {
@@ -126,7 +126,7 @@ void add_trials(tune::TuneState& state, const std::vector<tune::Values>& all, st
     const bool fades = flags.schedule == "cosine" || flags.schedule == "linear";
     const std::string schedule = fades ? fmt::format("{}:{}", flags.schedule, whole.back()) : flags.schedule;
     state.trials.push_back({.values = values, .schedule = schedule});
-    state.lanes = std::max(state.trials.size() == 1 ? flags.lanes : state.lanes, 1u);
+    state.lanes = std::max(state.trials.size() == 1 ? flags.lanes : std::min(state.lanes, flags.lanes), 1u);
   }
   state.asha.trials = all.size();
   if (state.method == "asha") {

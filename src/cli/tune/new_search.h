@@ -6,7 +6,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "cli/train_flags.h"
+#include "cli/flags/train_flags.h"
 #include "tune/tune_state.h"
 
 namespace trireme::cli {

@@ -48,7 +48,9 @@ struct LauncherPlace {
   std::optional<net::Address> master = {};        ///< where the launcher wants the first process; port 0 = not said
   bool port_is_ours = true;    ///< false: the port may be held by the launcher itself, so another one follows from it
   std::string job = {};        ///< the same for all processes of this start, and no other's; fit for a file name
-  std::uint32_t restarts = 0;  ///< how often the launcher has started the job again
+  bool names_job = true;       ///< false: another job of this user may have the same `job`
+  std::string run_id = {};     ///< the same when the launcher starts the job again, and no other's; empty = not said
+  std::uint32_t restarts = 0;  ///< how often the launcher has started the job again; of torchrun, on this host
   std::uint32_t threads = 0;   ///< cores for this process; 0 = not said
   std::string host = {};       ///< the name by which the others know this host; empty = not said
   PsLiteRole role = PsLiteRole::kWorker;  ///< of ps-lite

@@ -56,7 +56,9 @@ LauncherAnswer resolve_torchrun(const Variables& variables) {
   place.master = read.address("MASTER_ADDR", "MASTER_PORT");
   place.port_is_ours = false;
   place.restarts = read.number("TORCHELASTIC_RESTART_COUNT").value_or(0);
-  place.job = file_word({"torchrun", read.text("TORCHELASTIC_RUN_ID"), place.master->text()});
+  const std::string run_id = read.text("TORCHELASTIC_RUN_ID");
+  place.job = file_word({"torchrun", run_id, place.master->text()});
+  if (run_id != "none") place.run_id = run_id;  // torchrun's default, the same for everybody
   return {.place = place, .reason = fmt::format("RANK={} of WORLD_SIZE={}", *place.rank, place.ranks)};
 }
 
@@ -104,6 +106,7 @@ LauncherAnswer resolve_mpich(const Variables& variables) {
   if (place.local_ranks) place.local_rank = read.rank("MPI_LOCALRANKID", "MPI_LOCALNRANKS", *place.local_ranks);
   place.job = file_word({"mpich", read.text("PMI_PORT"), read.text("PMI_ID_SPACE"), read.text("HYDI_CONTROL_FD"),
                          read.text("SLURM_JOB_ID")});
+  place.names_job = read.has("PMI_PORT") || read.has("SLURM_JOB_ID");
   return {.place = place, .reason = fmt::format("PMI_RANK={} of PMI_SIZE={}", *place.rank, place.ranks)};
 }
 

@@ -55,9 +55,12 @@ Claim claim_of(const LauncherPlace& place, const std::string& reason) {
   return {place.launcher, place.ranks * place.workers_per_node, place.ranks, reason};
 }
 
-/// Whether `outer` started one process per node, each of which started `inner`'s: torchrun or mpirun under srun.
+/// Whether `outer` started one process per node, each of which started `inner`'s: torchrun or mpirun under srun. The
+/// daemons of MPI, which mpirun itself starts with srun, are one fewer where mpirun's own host has none.
 bool started_by(const Claim& inner, const Claim& outer) {
   if (!outer.nodes || *outer.nodes != outer.ranks) return false;
+  const bool mpi = inner.launcher == Launcher::kOpenMpi || inner.launcher == Launcher::kMpich;
+  if (mpi && outer.launcher == Launcher::kSlurm) return true;
   return inner.nodes ? *inner.nodes == outer.ranks : inner.ranks % outer.ranks == 0;
 }
 

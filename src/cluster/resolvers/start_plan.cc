@@ -73,6 +73,15 @@ void place_servers(const LauncherPlace& place, const StartWish& wish, StartPlan&
   }
 }
 
+/// The file in which the processes of this start meet, and no others.
+std::string meeting_name(const LauncherPlace& place, const StartWish& wish, bool on_one_host) {
+  std::string name = ".trireme-" + place.job;
+  if (place.launcher == Launcher::kMpich && on_one_host) name += "-" + wish.mpi_parent;
+  // Each agent of torchrun counts for itself: after a failure on one node the counts differ.
+  if (place.launcher != Launcher::kTorchrun) name += fmt::format("-{}", place.restarts);
+  return name + ".json";
+}
+
 /// How the others find the master, and everybody the secret.
 void place_master(const LauncherPlace& place, const StartWish& wish, StartPlan& plan) {
   const bool first = place.rank ? *place.rank == 0 : place.role == PsLiteRole::kScheduler;
@@ -83,9 +92,15 @@ void place_master(const LauncherPlace& place, const StartWish& wish, StartPlan& 
   if (folder.empty() && leaves_files(place.launcher) && !(place.launcher == Launcher::kSlurm && by_address)) {
     folder = wish.working_folder;
   }
+  if (!place.names_job && !plan.loopback && wish.meeting_folder.empty()) {
+    fail<InvalidArgument>(
+        "{} does not say which of its jobs this is (PMI_PORT is not set): name in TRIREME_RENDEZVOUS a folder of this "
+        "job alone that all hosts see",
+        to_string(place.launcher));
+  }
   if (!folder.empty()) {
     plan.master = first ? MasterHost::kHere : MasterHost::kElsewhere;
-    plan.meeting_file = folder / fmt::format(".trireme-{}-{}.json", place.job, place.restarts);
+    plan.meeting_file = folder / meeting_name(place, wish, plan.loopback);
     plan.reasons.push_back(fmt::format("the master is {}; its address and the secret are handed over in {}",
                                        first ? "here" : "with the first process", plan.meeting_file.string()));
     return;

@@ -17,6 +17,7 @@ struct StartWish {
   std::filesystem::path meeting_folder = {};  ///< TRIREME_RENDEZVOUS: seen by all hosts; empty = not set
   std::filesystem::path private_folder = {};  ///< of this user, on this host
   std::filesystem::path working_folder = {};  ///< where the process was started
+  std::string mpi_parent = {};                ///< of MPICH: a name of the process that started this host's ranks
 };
 
 /// Which process hosts the master.

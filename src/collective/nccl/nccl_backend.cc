@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "base/error.h"
-#include "base/half.h"
+#include "base/numbers/half.h"
 #include "collective/engine_support.h"
 #include "collective/nccl/heartbeat.h"
 #include "collective/nccl/nccl_messages.h"

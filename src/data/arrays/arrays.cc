@@ -8,9 +8,9 @@
 #include "base/error.h"
 #include "data/arrays/npy.h"
 #include "data/arrays/zip.h"
-#include "data/column_source.h"
-#include "data/random_access_file.h"
-#include "data/shards.h"
+#include "data/files/random_access_file.h"
+#include "data/files/shards.h"
+#include "data/tables/column_source.h"
 
 namespace trireme::data {
 namespace {

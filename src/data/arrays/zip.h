@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "data/random_access_file.h"
+#include "data/files/random_access_file.h"
 
 namespace trireme::data {
 

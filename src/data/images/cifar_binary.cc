@@ -5,8 +5,8 @@
 #include "trireme/sources.h"
 
 #include "base/error.h"
-#include "data/random_access_file.h"
-#include "data/shards.h"
+#include "data/files/random_access_file.h"
+#include "data/files/shards.h"
 
 namespace trireme::data {
 namespace {

@@ -5,8 +5,8 @@
 #include "trireme/sources.h"
 
 #include "base/error.h"
+#include "data/files/random_access_file.h"
 #include "data/images/image.h"
-#include "data/random_access_file.h"
 
 namespace trireme::data {
 namespace {

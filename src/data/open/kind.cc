@@ -11,8 +11,8 @@
 
 #include "base/error.h"
 #include "base/suggest.h"
-#include "data/byte_source.h"
-#include "data/shards.h"
+#include "data/files/byte_source.h"
+#include "data/files/shards.h"
 
 namespace trireme::data {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "base/suggest.h"
-#include "data/mirrors.h"
+#include "data/files/mirrors.h"
 #include "data/open/fields.h"
 
 namespace trireme::data {

@@ -7,8 +7,8 @@
 #include <fmt/ranges.h>
 
 #include "base/error.h"
+#include "data/files/random_access_file.h"
 #include "data/r/unpack_block.h"
-#include "data/random_access_file.h"
 
 namespace trireme::data {
 namespace {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "data/random_access_file.h"
+#include "data/files/random_access_file.h"
 
 namespace trireme::data {
 

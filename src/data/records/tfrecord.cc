@@ -6,16 +6,16 @@
 
 #include "base/error.h"
 #include "data/classes.h"
+#include "data/files/shards.h"
 #include "data/records/example.h"
 #include "data/records/tfrecord_file.h"
-#include "data/shards.h"
 #include "data/workspace.h"
 
 namespace trireme::data {
 namespace {
 
-constexpr std::uint64_t kLookedAt = 64;      // records that tell what the fields are
-constexpr std::size_t kMostTogether = kMiB;  // of neighbouring records, in one read: as in tokens.cc
+constexpr std::uint64_t kLookedAt = 64;           // records that tell what the fields are
+constexpr std::size_t kMostTogether = 128 << 10;  // of neighbouring records, in one read: as in tokens.cc
 
 DType dtype_of(Feature::Kind kind) {
   return kind == Feature::Kind::kFloat ? DType::kF32 : kind == Feature::Kind::kInt64 ? DType::kI64 : DType::kU8;

@@ -6,12 +6,12 @@
 
 #include "base/error.h"
 #include "data/classes.h"
+#include "data/files/shards.h"
 #include "data/records/parts.h"
 #include "data/records/record_index.h"
 #include "data/records/tar.h"
 #include "data/records/tar_samples.h"
 #include "data/shape.h"
-#include "data/shards.h"
 
 namespace trireme::data {
 namespace {

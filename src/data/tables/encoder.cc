@@ -35,7 +35,7 @@ std::string inverse(const std::string& comparison) {
   return comparison == "==" ? "!=" : "==";
 }
 
-double number_at(const TableRows& rows, std::size_t column) {
+double number_in(const TableRows& rows, std::size_t column) {
   const std::string& text = rows.fields()[column];
   const ParsedNumber number = parse_number(text);
   if (!number.ok()) {
@@ -117,7 +117,7 @@ void TableEncoder::add(const TableRows& rows, std::uint64_t max_bytes) {
 
 void TableEncoder::add_number(const Input& input, const TableRows& rows) {
   const bool missing = is_missing(rows.fields()[input.column]);
-  numbers_.push_back(static_cast<float>(missing ? input.encoding->fill : number_at(rows, input.column)));
+  numbers_.push_back(static_cast<float>(missing ? input.encoding->fill : number_in(rows, input.column)));
   if (input.encoding->indicator) numbers_.push_back(missing ? 1.0f : 0.0f);
 }
 
@@ -142,7 +142,7 @@ void TableEncoder::add_target(Target& target, const TableRows& rows) {
   const TargetEncoding& encoding = *target.encoding;
   switch (encoding.kind) {
     case TargetEncoding::Kind::kQuantity:
-      target.quantities.push_back(static_cast<float>(number_at(rows, target.column)));
+      target.quantities.push_back(static_cast<float>(number_in(rows, target.column)));
       break;
     case TargetEncoding::Kind::kClass: {
       const auto word = target.words.find(text);
@@ -154,7 +154,7 @@ void TableEncoder::add_target(Target& target, const TableRows& rows) {
       break;
     }
     case TargetEncoding::Kind::kNumbered: {
-      const double value = number_at(rows, target.column);
+      const double value = number_in(rows, target.column);
       if (value != std::floor(value) || value < 0 || value >= static_cast<double>(encoding.classes)) {
         fail<Corrupt>("{}: expected a class, a whole number from 0 to {}, found {}", rows.at(target.column),
                       encoding.classes - 1, shown(text));
@@ -163,7 +163,7 @@ void TableEncoder::add_target(Target& target, const TableRows& rows) {
       break;
     }
     case TargetEncoding::Kind::kCondition: {
-      const bool holds = target.bound ? compare(number_at(rows, target.column), encoding.comparison, *target.bound)
+      const bool holds = target.bound ? compare(number_in(rows, target.column), encoding.comparison, *target.bound)
                                       : compare(text, encoding.comparison, encoding.bound);
       target.classes.push_back(holds ? 1 : 0);
       break;

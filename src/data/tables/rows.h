@@ -9,7 +9,7 @@
 
 #include "trireme/tables.h"
 
-#include "data/csv_reader.h"
+#include "data/tables/csv_reader.h"
 
 namespace trireme::data {
 

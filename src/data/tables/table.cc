@@ -9,8 +9,8 @@
 #include "trireme/tables.h"
 
 #include "base/error.h"
-#include "data/mirrors.h"
-#include "data/shards.h"
+#include "data/files/mirrors.h"
+#include "data/files/shards.h"
 #include "data/tables/cells.h"
 #include "data/tables/column_scan.h"
 #include "data/tables/encoder.h"

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "data/byte_source.h"
+#include "data/files/byte_source.h"
 
 namespace trireme::data {
 

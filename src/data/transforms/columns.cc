@@ -6,7 +6,7 @@
 #include "trireme/transforms.h"
 
 #include "base/error.h"
-#include "data/column_source.h"
+#include "data/tables/column_source.h"
 
 namespace trireme::data {
 namespace {

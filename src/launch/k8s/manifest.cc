@@ -16,8 +16,9 @@ constexpr int kUser = 10001;
 constexpr const char* kRuns = "/runs";
 constexpr const char* kSecretFolder = "/etc/trireme";
 
-/// A run that is there goes on. One that was stopped ends with an error in every pod, so that the Job starts all of
-/// them again; the chief writes the result before the others end.
+/// A run that is there goes on. One whose pods are to go ends with an error in every pod, so that the Job starts all of
+/// them again; the chief writes the result before the others end. One that a person stopped ('trireme stop', the page:
+/// the master's log says who asked) stays so.
 constexpr const char* kScript = R"(export HOSTNAME="${HOSTNAME:-$(hostname)}"
 if [ -e "$RUN/config.toml" ]; then
   set -- resume "$RUN"
@@ -28,7 +29,9 @@ trireme "$@" --dash "127.0.0.1:$PAGE_PORT" &
 trap 'kill -TERM $!' TERM
 wait $!; status=$?
 while kill -0 $! 2>/dev/null; do wait $!; status=$?; done
-if grep -qs '"stopped_because": "asked to stop"' "$RUN/result.json"; then exit 75; fi
+stopped() { grep -qs '"stopped_because": "asked to stop"' "$RUN/result.json"; }
+by_a_person() { grep -s ' event=stop_requested ' "$RUN/logs/master.log" | tail -n 1 | grep -q 'reason="asked by '; }
+if stopped && ! by_a_person; then exit 75; fi
 exit $status
 )";
 
@@ -198,7 +201,7 @@ Json job_spec(const ManifestOptions& options) {
   return {{"completionMode", "Indexed"},
           {"completions", options.pods},
           {"parallelism", options.pods},
-          {"backoffLimit", options.retries},
+          {"backoffLimit", options.retries * options.pods},  // each restart of a pod counts
           {"template", pod(options)}};
 }
 

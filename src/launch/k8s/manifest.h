@@ -22,7 +22,7 @@ struct ManifestOptions {
   std::string memory = "2Gi";
   std::uint32_t gpus = 0;
   std::string claim = {};          ///< PersistentVolumeClaim of the runs; empty = an emptyDir, gone with the pod
-  std::uint32_t retries = 6;       ///< pods that may fail before the job has
+  std::uint32_t retries = 6;       ///< how often all pods may be started again before the job has failed
   std::uint32_t grace_s = 60;      ///< to save a checkpoint after SIGTERM
   std::uint16_t port = 4820;       ///< of the master
   std::uint16_t page_port = 8471;  ///< of the page, on loopback

@@ -25,11 +25,12 @@ class GradientSink {
   /// InvalidArgument if a transport can never carry it.
   virtual void add(std::size_t i) = 0;
 
-  /// A lane of this worker has no samples, or it has one lane less than others: nothing is computed for it, and the
-  /// others may wait until this worker has taken note of that. Throws as `add`.
-  virtual void skip_lane() {}
+  /// This worker makes one pass (forward and backward) less than the others may make: nothing is computed, and the
+  /// others may wait until this worker has taken note of that. With TrainOptions::accumulate all lanes count as so many
+  /// passes, also those that have fewer samples, or none. Before the last pass that is computed. Throws as `add`.
+  virtual void skip_pass() {}
 
-  /// How many lanes the worker with the most of them has in this step, where the others must call `skip_lane` for what
+  /// How many lanes the worker with the most of them has in this step, where the others must skip the passes of what
   /// they have less; else 0.
   virtual Lane most_lanes() const { return 0; }
 

@@ -21,6 +21,10 @@ std::vector<torch::Tensor> tensors_of(std::vector<NamedParameter> parameters) {
   return tensors;
 }
 
+void skip_passes(std::uint64_t count, GradientSink& sink) {
+  for (std::uint64_t pass = 0; pass < count; ++pass) sink.skip_pass();
+}
+
 }  // namespace
 
 LaneComputer::LaneComputer(const Model& model, const TrainOptions& options, SpanRecorder* spans)
@@ -41,7 +45,7 @@ std::vector<LaneStatistics> LaneComputer::compute(const StepWork& work, Gradient
   std::size_t last_compute = program.size();
   while (program[--last_compute].kind != SumStep::Kind::kCompute) {
   }
-  for (Lane rest = work.lanes.count; rest < sink.most_lanes(); ++rest) sink.skip_lane();
+  for (Lane rest = work.lanes.count; rest < sink.most_lanes(); ++rest) skip_passes(options_.accumulate, sink);
   for (std::size_t i = 0; i <= last_compute; ++i) {
     const SumStep& move = program[i];
     if (move.kind == SumStep::Kind::kAdd) {
@@ -61,8 +65,9 @@ std::vector<LaneStatistics> LaneComputer::compute(const StepWork& work, Gradient
       if (last) complete(p);
     };
     if (buffer_sums) buffers_.begin_lane();
+    // First what is not computed: the last pass of all workers is then the one whose gradients leave.
+    skip_passes(options_.accumulate - parts_of(item), sink);
     if (item.batch.size() == 0) {  // the last batch of an epoch can have fewer samples than lanes
-      sink.skip_lane();
       for (std::size_t p = parameters_.size(); p-- > 0;) on_gradient(p, torch::Tensor());
     } else {
       compute_lane(item, statistics[move.lane], on_gradient);
@@ -78,13 +83,18 @@ std::vector<LaneStatistics> LaneComputer::compute(const StepWork& work, Gradient
   return statistics;
 }
 
+/// A part has at least one sample.
+Lane LaneComputer::parts_of(const data::Item& item) const {
+  return static_cast<Lane>(std::min<std::uint64_t>(options_.accumulate, item.batch.size()));
+}
+
 void LaneComputer::compute_lane(const data::Item& item, LaneStatistics& statistics,
                                 const GradientHooks::OnGradient& on_gradient) {
   // Random numbers belong to (seed, step, lane), not to the worker that happens to compute them; those of a layer to
   // its name, too, so that they are the same in a pipeline.
   torch::manual_seed(lane_seed(options_.seed, item.work.step, item.work.lane));
   const std::uint64_t samples = item.batch.size();
-  const auto parts = static_cast<Lane>(std::min<std::uint64_t>(options_.accumulate, samples));
+  const Lane parts = parts_of(item);
   std::vector<std::pair<Outcome, SampleRange>> later;
   for (Lane part = 0; part < parts; ++part) {
     const LaneSeed random(lane_seed(options_.seed, item.work.step, item.work.lane, part));

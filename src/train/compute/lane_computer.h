@@ -27,6 +27,7 @@ class LaneComputer final : public StepComputer {
   void rewind() override { buffers_.rewind(); }
 
  private:
+  Lane parts_of(const data::Item& item) const;
   void compute_lane(const data::Item& item, LaneStatistics& statistics, const GradientHooks::OnGradient& on_gradient);
   Outcome forward(const data::Item& item, SampleRange part);
   void note(Outcome& outcome, const data::Item& item, SampleRange part, LaneStatistics& statistics);

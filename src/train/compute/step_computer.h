@@ -18,6 +18,7 @@ class StepComputer {
   virtual std::vector<LaneStatistics> compute(const StepWork& work, GradientSink& sink) = 0;
 
   /// The step that `compute` was last called for was given up: the model's buffers are again what they were before it.
+  /// Not after a step that was made.
   virtual void rewind() = 0;
 };
 

@@ -4,7 +4,7 @@
 
 #include "trireme/task.h"
 
-#include "base/lanes.h"
+#include "base/numbers/lanes.h"
 
 namespace trireme {
 

@@ -7,7 +7,7 @@
 
 #include "trireme/sampler.h"
 
-#include "base/lanes.h"
+#include "base/numbers/lanes.h"
 #include "cluster/membership.h"
 #include "data/prefetch.h"
 

@@ -5,7 +5,7 @@
 #include "trireme/collective.h"
 #include "trireme/layers.h"
 
-#include "plan/schedule.h"
+#include "plan/schedule/schedule.h"
 
 namespace trireme::parallel {
 

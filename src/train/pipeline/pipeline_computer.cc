@@ -6,9 +6,9 @@
 
 #include "base/error.h"
 #include "models/lane_seed.h"
-#include "plan/schedule_check.h"
+#include "plan/schedule/schedule_check.h"
 #include "tensor/autocast.h"
-#include "tensor/host_memory.h"
+#include "tensor/device/host_memory.h"
 #include "train/check_task.h"
 #include "train/compute/tensor_batch.h"
 #include "train/pipeline/agreement.h"
@@ -186,17 +186,19 @@ class PipelineComputer::Step final : public pipeline::StageActions {
   void deliver(std::uint32_t stage, Lane lane) {
     HeldMicroBatch held = std::move(held_.extract({stage, lane}).mapped());
     const std::vector<torch::Tensor>& parameters = pipeline_.stages_[stage]->parameters();
+    std::map<std::size_t, torch::Tensor> of_ties;
     for (std::size_t i = parameters.size(); i-- > 0;) {
       const at::TensorImpl* parameter = parameters[i].unsafeGetTensorImpl();
       torch::Tensor gradient;
       if (const auto found = held.gradients.find(parameter); found != held.gradients.end()) gradient = found->second;
       held.gradients.erase(parameter);
       if (const auto tie = tie_of(parameter)) {
-        pipeline_.ties_->add(*tie, stage, lane, std::move(gradient));
+        of_ties[*tie] = std::move(gradient);
       } else {
         add(index_.at(parameter), lane, std::move(gradient));
       }
     }
+    for (auto& [tie, gradient] : of_ties) pipeline_.ties_->add(tie, stage, lane, std::move(gradient));
     pipeline_.ties_->advance();
   }
 

@@ -9,7 +9,7 @@
 #include "trireme/trainer.h"
 
 #include "base/spans.h"
-#include "plan/schedule.h"
+#include "plan/schedule/schedule.h"
 #include "train/compute/gradient_sink.h"
 #include "train/compute/lane_statistics.h"
 #include "train/compute/work_stream.h"

@@ -6,7 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "base/error.h"
-#include "plan/split_layers.h"
+#include "plan/cost/split_layers.h"
 
 namespace trireme::parallel {
 

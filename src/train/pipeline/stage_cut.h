@@ -6,7 +6,7 @@
 
 #include "trireme/layers.h"
 
-#include "plan/schedule.h"
+#include "plan/schedule/schedule.h"
 
 namespace trireme::parallel {
 

@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "base/error.h"
-#include "tensor/host_memory.h"
+#include "tensor/device/host_memory.h"
 
 namespace trireme::parallel {
 namespace {
@@ -72,7 +72,8 @@ void TiedGradients::begin(OnGradient on_gradient, const std::function<bool(std::
       const bool weights = action.kind == ActionKind::kBackward || action.kind == ActionKind::kBackwardWeight;
       if (!weights || absent(action.micro_batch)) continue;
       for (std::size_t tie = 0; tie < ties_.size(); ++tie) {
-        if (owner(tie) != rank_ || std::ranges::count(ties_[tie].stages, action.stage) == 0) continue;
+        if (owner(tie) != rank_ || !parameters_[tie].defined()) continue;  // frozen: it has no gradients
+        if (std::ranges::count(ties_[tie].stages, action.stage) == 0) continue;
         incoming.expected.push_back({tie, action.stage, action.micro_batch});
       }
     }

@@ -9,7 +9,7 @@
 #include "trireme/layers.h"
 
 #include "collective/pending_operation.h"
-#include "plan/schedule.h"
+#include "plan/schedule/schedule.h"
 
 namespace trireme::parallel {
 
@@ -37,7 +37,8 @@ class TiedGradients {
   /// A step begins; `absent` lanes have no gradients.
   void begin(OnGradient on_gradient, const std::function<bool(std::uint32_t lane)>& absent);
 
-  /// The gradient of tie `tie` in `stage`, which is here; undefined: none.
+  /// The gradient of tie `tie` in `stage`, which is here; undefined: none. Those of a stage and lane one after the
+  /// other, ascending by tie: the owner takes them in this order.
   void add(std::size_t tie, std::uint32_t stage, Lane lane, torch::Tensor gradient);
 
   /// Takes in what has come.

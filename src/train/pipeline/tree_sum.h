@@ -9,7 +9,7 @@
 
 namespace trireme::parallel {
 
-/// The summation tree over a number of lanes (base/lanes.h), as nodes that know their neighbours.
+/// The summation tree over a number of lanes (base/numbers/lanes.h), as nodes that know their neighbours.
 struct LaneTree {
   struct Node {
     std::size_t parent = 0;

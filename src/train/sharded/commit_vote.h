@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "base/exact_sum.h"
+#include "base/numbers/exact_sum.h"
 #include "collective/communicator.h"
 #include "elastic/training_state.h"
 #include "optim/update_config.h"

@@ -6,10 +6,7 @@
 
 namespace trireme {
 
-plan::Placement FittedMesh::placement() const {
-  // What talks most is closest: the parts of matrices, then the stages, then the copies of the model.
-  return {mesh, {plan::Dimension::kTensor, plan::Dimension::kPipe, plan::Dimension::kData}, /*hosts=*/1};
-}
+plan::Placement FittedMesh::placement() const { return {mesh, plan::kTrainedOrder, /*hosts=*/1}; }
 
 FittedMesh fit_mesh(const plan::Mesh& wanted, std::uint32_t workers, Lane lanes) {
   FittedMesh fitted{.mesh = wanted, .reason = {}};

@@ -12,7 +12,7 @@
 #include "base/mutex.h"
 #include "base/spans.h"
 #include "collective/communicator.h"
-#include "plan/schedule.h"
+#include "plan/schedule/schedule.h"
 #include "train/compute/lane_computer.h"
 #include "train/compute/step_computer.h"
 #include "train/evaluator.h"

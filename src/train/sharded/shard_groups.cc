@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "base/lanes.h"
+#include "base/numbers/lanes.h"
 
 namespace trireme {
 namespace {

@@ -17,8 +17,8 @@ struct ShardLayoutOptions {
 /// gradients are summed there, its optimizer state is there and nowhere else. Pure.
 ///
 /// Parameters lie in backward order: the first bucket holds the last ones. Each begins on a line of 16 floats, and
-/// slices are cut between lines, so that the exact sum of squares (base/exact_sum.h) does not depend on the cuts. What
-/// is between two parameters is never looked at.
+/// slices are cut between lines, so that the exact sum of squares (base/numbers/exact_sum.h) does not depend on the
+/// cuts. What is between two parameters is never looked at.
 class ShardLayout {
  public:
   /// Consecutive elements of one parameter, all owned by one rank.

@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "elastic/state_sync.h"
 #include "optim/clipping.h"
-#include "tensor/host_memory.h"
+#include "tensor/device/host_memory.h"
 
 namespace trireme {
 namespace {
@@ -88,7 +88,9 @@ void Sharded::enter_groups() {
   collective::Communicator& world = job_.ranks();
   {
     const MutexLock lock(mutex_);
-    old_part_ = std::move(part_);
+    // Where the view before broke while it formed, its part was never filled: the state is still that of an older one.
+    if (parameters_ && !old_part_) old_part_ = std::move(part_);
+    part_.reset();
     groups_.reset();
   }
   const plan::Mesh wanted{
@@ -121,7 +123,6 @@ Step Sharded::sync_state(const Restore& restore) {
   reductions_.clear();
   enter_groups();
   exchange_state(restore);
-  old_part_.reset();
   log_info("group_formed", "formed a group with the other workers",
            {{"view", groups_->world().view()},
             {"rank", groups_->world().rank()},
@@ -178,8 +179,11 @@ void Sharded::exchange_state(const Restore& restore) {
   if (prepared_ && decision.finish.version == at_.version + 1) {
     log_info("step_completed", "completed a step that others have made", {{"step", decision.finish.version}});
     commit(decision.finish);
+  } else if (undecided_ != nullptr) {
+    undecided_->rewind();
   }
-  prepared_ = false;
+  undecided_ = nullptr;
+  in_step_ = prepared_ = false;
   buffer_sync_.reset();
 
   std::unique_ptr<ShardedParameters> next = make_parameters();
@@ -189,7 +193,10 @@ void Sharded::exchange_state(const Restore& restore) {
   const bool holds = std::ranges::binary_search(decision.holders, world.rank());
   const StateOrigin origin = tables_->run(decision, holds ? held_part() : StatePart{}, restore);
   next->take_over(groups_->within());
+  // All that can fail has not: from here on the state is that of the new view.
+  tables_->put_others();
   parameters_ = std::move(next);
+  old_part_.reset();
   at_ = {.fresh = false, .version = origin.version, .updates = origin.updates};
   last_ = {};
   if (part_) part_->share_tied_values();
@@ -204,8 +211,8 @@ void Sharded::exchange_state(const Restore& restore) {
 
 // ---- Steps.
 
-/// The others gather layers for a lane that this worker does not have.
-void Sharded::skip_lane() {
+/// The others gather layers for something that this worker does not have.
+void Sharded::skip_pass() {
   if (gathers_) gathers_->skip_pass(/*backward=*/true);
 }
 
@@ -227,6 +234,16 @@ void Sharded::begin(const StepInfo& info) {
     reductions_[bucket].reset();
   }
   started_ = across_ = 0;
+  in_step_ = true;
+}
+
+/// With all sums here, the others may have made the step: the next view tells.
+void Sharded::give_up(StepComputer& computer) {
+  if (prepared_) {
+    undecided_ = &computer;
+  } else if (in_step_) {
+    computer.rewind();
+  }
 }
 
 std::span<float> Sharded::gradient(std::size_t i) {
@@ -348,7 +365,7 @@ void Sharded::commit(const CommitInput& input) {
   at_.version = input.version;
   at_.updates = input.updates;
   last_ = input;
-  prepared_ = false;
+  in_step_ = prepared_ = false;
 }
 
 /// All who compute with what is owned here get it.

@@ -54,7 +54,8 @@ class Sharded final : public Strategy {
   float loss_scale() const override { return loss_scale_[0]; }
   std::optional<optim::LossScale> adaptive_scale() const override;
   StepOutcome finish() override;
-  void skip_lane() override;
+  void give_up(StepComputer& computer) override;
+  void skip_pass() override;
   Lane most_lanes() const override;
   void refresh() override;
   void place_evaluation(EvaluationPlace& place) override;
@@ -99,7 +100,7 @@ class Sharded final : public Strategy {
   Model model_;                 // the caller's; where the model is divided it may have no parameters
   std::unique_ptr<ViewGroups> groups_;
   std::unique_ptr<MeshPart> part_;                 // where the model is divided
-  std::unique_ptr<MeshPart> old_part_;             // of the view before, while its state is moved
+  std::unique_ptr<MeshPart> old_part_;             // that of `parameters_`, until their state is moved to `part_`
   std::unique_ptr<ShardedParameters> parameters_;  // null before the first view
   std::unique_ptr<StateExchange> tables_;          // who has what in the present view
   std::optional<LayerGathers> gathers_;            // in stage 3
@@ -108,7 +109,9 @@ class Sharded final : public Strategy {
   StepInfo info_;
   Position at_;
   CommitInput last_;                                  // the last commit that was made here
-  bool prepared_ = false;                             // all sums of the step are here, and the update is not made
+  bool in_step_ = false;                              // begun, and the update is not made
+  bool prepared_ = false;                             // and all sums of the step are here
+  StepComputer* undecided_ = nullptr;                 // has computed a step that may be made in the next view
   std::vector<std::size_t> missing_;                  // by bucket: gradients that are not there yet
   std::size_t started_ = 0;                           // buckets on their way in this step
   std::size_t across_ = 0;                            // and on their way to the other shard groups, or past that

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "checkpoint/format.h"
-#include "tensor/host_memory.h"
+#include "tensor/device/host_memory.h"
 
 namespace trireme {
 namespace {
@@ -93,6 +93,7 @@ std::span<const float> ShardedParameters::initial(std::size_t i) const {
 
 void ShardedParameters::take_over(collective::Communicator* group) {
   torch::NoGradGuard no_grad;
+  if (!divided()) gather_values(group);  // if it fails the module still has what it had
   for (std::size_t i = 0; i < parts_.size(); ++i) {
     torch::Tensor& tensor = parts_[i].tensor;
     if (divided()) {
@@ -103,7 +104,7 @@ void ShardedParameters::take_over(collective::Communicator* group) {
     const auto keep = [memory = value_memory_](void* /*data*/) {};
     if (tensor.is_cpu()) tensor.set_data(torch::from_blob(place, tensor.sizes(), keep));
   }
-  if (!divided()) return gather(group);
+  if (!divided()) return copy_to_module();
   for (std::size_t bucket = 0; bucket < layout_.buckets(); ++bucket) hide_whole(bucket);
 }
 
@@ -173,19 +174,22 @@ void ShardedParameters::update(const optim::UpdateInput& input, Step step) {
 
 void ShardedParameters::gather(collective::Communicator* group) {
   if (divided()) return;  // layers are gathered when they are needed
-  if (group != nullptr && options_.ranks > 1) {
-    std::vector<collective::PendingOperation> pending;
-    for (std::size_t bucket = 0; bucket < layout_.buckets(); ++bucket) {
-      const ShardLayout::Slice slice = layout_.slice(bucket, options_.rank);
-      collective::Operation operation =
-          collective::all_gather(std::span<const float>(values_[bucket].subspan(slice.first, slice.count)),
-                                 values_[bucket], layout_.counts(bucket));
-      operation.label = fmt::format("parameters {}", bucket);
-      pending.emplace_back(*group, std::move(operation));
-    }
-    for (collective::PendingOperation& operation : pending) operation.wait();
-  }
+  gather_values(group);
   copy_to_module();
+}
+
+void ShardedParameters::gather_values(collective::Communicator* group) {
+  if (group == nullptr || options_.ranks == 1) return;
+  std::vector<collective::PendingOperation> pending;
+  for (std::size_t bucket = 0; bucket < layout_.buckets(); ++bucket) {
+    const ShardLayout::Slice slice = layout_.slice(bucket, options_.rank);
+    collective::Operation operation =
+        collective::all_gather(std::span<const float>(values_[bucket].subspan(slice.first, slice.count)),
+                               values_[bucket], layout_.counts(bucket));
+    operation.label = fmt::format("parameters {}", bucket);
+    pending.emplace_back(*group, std::move(operation));
+  }
+  for (collective::PendingOperation& operation : pending) operation.wait();
 }
 
 void ShardedParameters::copy_to_module() {

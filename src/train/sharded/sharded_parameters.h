@@ -10,7 +10,7 @@
 #include "trireme/model.h"
 #include "trireme/trainer.h"
 
-#include "base/exact_sum.h"
+#include "base/numbers/exact_sum.h"
 #include "collective/pending_operation.h"
 #include "optim/update_rule.h"
 #include "train/sharded/shard_layout.h"
@@ -87,7 +87,7 @@ class ShardedParameters {
   std::span<const float> initial(std::size_t i) const;
 
   /// What this rank owns is filled: from now on the module has the parameters of all ranks of `group`, or, in stage 3,
-  /// none. A collective call.
+  /// none. A collective call; if it throws the module has what it had.
   void take_over(collective::Communicator* group);
 
   /// What is owned has changed: all ranks of `group` get it, up to stage 2. A collective call.
@@ -122,6 +122,7 @@ class ShardedParameters {
   bool divided() const { return options_.stage == ZeroStage::kParameters; }
   void allocate_values(collective::Communicator* group);
   void allocate_gradients(collective::Communicator* group);
+  void gather_values(collective::Communicator* group);
   void swap_averages();
   void copy_to_module();
 

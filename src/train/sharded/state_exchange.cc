@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <tuple>
+#include <set>
 
 #include "base/error.h"
 #include "base/log.h"
-#include "tensor/host_memory.h"
+#include "tensor/device/host_memory.h"
 #include "tensor/torch_dtype.h"
 
 namespace trireme {
@@ -89,17 +89,29 @@ StateRanges owned_ranges(const ShardedParameters& parameters, const TensorTable&
   return result;
 }
 
-/// Those of `own` that `rank` writes: of several ranks that have the same range each writes some.
+/// What `rank` writes of what it has: of several ranks that have the same bytes each writes some. Ranks whose slices
+/// differ in size cut what they all have at different places, so it is divided wherever anybody's range begins or ends.
 StateRanges share_of_writing(const std::vector<StateRanges>& all, Rank rank) {
-  std::map<std::tuple<std::uint32_t, std::uint64_t, std::uint64_t>, std::vector<Rank>> holders;
+  std::map<std::uint32_t, std::set<std::uint64_t>> bounds;  // by tensor
+  for (const StateRanges& ranges : all) {
+    for (const StateRange& range : ranges) {
+      bounds[range.tensor].insert({range.offset, range.offset + range.length});
+    }
+  }
+  std::map<std::pair<std::uint32_t, std::uint64_t>, std::vector<Rank>> holders;  // by tensor and begin
   for (Rank holder = 0; holder < all.size(); ++holder) {
-    for (const StateRange& range : all[holder]) holders[{range.tensor, range.offset, range.length}].push_back(holder);
+    for (const StateRange& range : all[holder]) {
+      const std::set<std::uint64_t>& cuts = bounds[range.tensor];
+      const auto end = cuts.find(range.offset + range.length);
+      for (auto cut = cuts.find(range.offset); cut != end; ++cut) holders[{range.tensor, *cut}].push_back(holder);
+    }
   }
   StateRanges mine;
   std::size_t number = 0;
-  for (const auto& [range, ranks] : holders) {
-    if (ranks[number++ % ranks.size()] == rank)
-      mine.push_back({std::get<0>(range), std::get<1>(range), std::get<2>(range)});
+  for (const auto& [begin, ranks] : holders) {
+    if (ranks[number++ % ranks.size()] != rank) continue;
+    const auto& [tensor, offset] = begin;
+    mine.push_back({tensor, offset, *bounds[tensor].upper_bound(offset) - offset});
   }
   return mine;
 }
@@ -228,9 +240,8 @@ void StateExchange::move_parameters(const TransferPlan& plan, std::size_t array,
 
 void StateExchange::move_others(const TransferPlan& plan, const StatePart& held, StateOrigin::Kind kind) {
   torch::NoGradGuard no_grad;
-  std::map<std::uint32_t, torch::Tensor> arrived;  // on the host
   for (const NamedParameter& piece : next_.others) {
-    arrived[others_.number(piece.name)] = torch::empty_like(on_host(piece.tensor));
+    others_arrived_[others_.number(piece.name)] = torch::empty_like(on_host(piece.tensor));
   }
   const Source read = [&](const StateRange& range, MutableBytes to) {
     const std::string& name = others_[range.tensor].name;
@@ -240,12 +251,17 @@ void StateExchange::move_others(const TransferPlan& plan, const StatePart& held,
     copy_state(bytes_of(host).subspan(range.offset, range.length), to);
   };
   run_transfers(ranks_, plan.transfers, read, [&](const StateRange& range, Bytes bytes) {
-    copy_state(bytes, bytes_of(arrived.at(range.tensor)).subspan(range.offset, range.length));
+    copy_state(bytes, bytes_of(others_arrived_.at(range.tensor)).subspan(range.offset, range.length));
   });
+}
+
+void StateExchange::put_others() {
+  torch::NoGradGuard no_grad;
   for (const NamedParameter& piece : next_.others) {
     torch::Tensor target = piece.tensor;
-    target.copy_(arrived.at(others_.number(piece.name)));
+    target.copy_(others_arrived_.at(others_.number(piece.name)));
   }
+  others_arrived_.clear();
 }
 
 ShardedState StateExchange::to_write(ShardedParameters& parameters, const std::vector<NamedParameter>& others) const {
@@ -266,7 +282,8 @@ ShardedState StateExchange::to_write(ShardedParameters& parameters, const std::v
   for (const StateRange& range : share_of_writing(others_needs_, ranks_.rank())) {
     const std::string& name = others_[range.tensor].name;
     const torch::Tensor& host = state.kept.emplace_back(on_host(named(others, name)));
-    state.pieces.push_back({.tensor = name, .offset = 0, .bytes = bytes_of(host)});
+    state.pieces.push_back(
+        {.tensor = name, .offset = range.offset, .bytes = bytes_of(host).subspan(range.offset, range.length)});
   }
   return state;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -45,6 +46,10 @@ class StateExchange {
   /// state is lost and there is no checkpoint.
   StateOrigin run(const CommitDecision& decision, const StatePart& held, const Restore& restore);
 
+  /// After `run`, which fills the parameters alone: makes what has arrived for the others what they are. Until then
+  /// they, which may be those that are held, have not changed.
+  void put_others();
+
   // Later in the view, of what was filled.
 
   /// What this rank writes of a checkpoint: each byte is written by one of those that have it. `parameters` and
@@ -68,8 +73,9 @@ class StateExchange {
   const bool made_everywhere_;
   const TensorTable parameters_;
   const TensorTable others_;
-  std::vector<StateRanges> needs_, others_needs_;  // by rank: who has what of them in this view
-  std::optional<OpenedState> opened_;              // the checkpoint, on the chief
+  std::vector<StateRanges> needs_, others_needs_;          // by rank: who has what of them in this view
+  std::optional<OpenedState> opened_;                      // the checkpoint, on the chief
+  std::map<std::uint32_t, torch::Tensor> others_arrived_;  // by place in the table, on the host
 };
 
 }  // namespace trireme

@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/random.h"
-#include "tensor/host_memory.h"
+#include "tensor/device/host_memory.h"
 #include "train/strategy/host_parameters.h"
 
 namespace trireme {

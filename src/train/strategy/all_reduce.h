@@ -15,7 +15,7 @@
 #include "elastic/state_sync.h"
 #include "job/job_session.h"
 #include "tensor/buckets.h"
-#include "tensor/device_sums.h"
+#include "tensor/device/device_sums.h"
 #include "train/strategy/catch_up_client.h"
 #include "train/strategy/catch_up_server.h"
 #include "train/strategy/own_parameters.h"

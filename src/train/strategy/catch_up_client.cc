@@ -55,7 +55,7 @@ std::optional<Position> CatchUpClient::finish(Deadline deadline) {
 void CatchUpClient::interrupt() { ::shutdown(stream_.descriptor(), SHUT_RDWR); }
 
 void CatchUpClient::run() {
-  net::name_thread("follower");
+  net::name_thread("catch up");
   torch::NoGradGuard no_grad;
   try {
     while (take_message()) continue;

@@ -12,7 +12,7 @@
 #include "base/mutex.h"
 #include "net/event_loop.h"
 #include "net/raw_stream.h"
-#include "tensor/host_memory.h"
+#include "tensor/device/host_memory.h"
 
 namespace trireme {
 namespace {

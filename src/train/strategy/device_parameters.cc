@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "optim/clipping.h"
 #include "optim/pruning.h"
-#include "tensor/host_memory.h"
+#include "tensor/device/host_memory.h"
 
 namespace trireme {
 

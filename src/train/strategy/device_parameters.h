@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "tensor/device_kernels.h"
+#include "tensor/device/device_kernels.h"
 #include "train/strategy/own_parameters.h"
 
 namespace trireme {

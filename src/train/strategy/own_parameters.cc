@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "checkpoint/format.h"
-#include "tensor/device_kernels.h"
+#include "tensor/device/device_kernels.h"
 #include "train/strategy/device_parameters.h"
 #include "train/strategy/host_parameters.h"
 

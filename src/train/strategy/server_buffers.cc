@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "tensor/host_memory.h"
+#include "tensor/device/host_memory.h"
 
 namespace trireme {
 namespace {

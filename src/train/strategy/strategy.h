@@ -79,6 +79,11 @@ class Strategy : public GradientSink {
   /// added. Throws PeerLost, Timeout, StaleView; then `sync_state` tells whether the step was made.
   virtual StepOutcome finish() = 0;
 
+  /// A peer was lost since `begin`, and `finish` has not returned: `computer`, which has computed the step, puts the
+  /// buffers back to what they were before it, if it was not made. `computer` outlives the next `sync_state`, which may
+  /// be the first to know.
+  virtual void give_up(StepComputer& computer) { computer.rewind(); }
+
   /// Shows the common parameters in the module without contributing: before an evaluation. By the chief alone, between
   /// steps or after `leave`; so not a collective call. Throws PeerLost, Timeout, StaleView.
   virtual void refresh() = 0;

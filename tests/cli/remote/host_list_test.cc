@@ -16,7 +16,8 @@ using testing::Pair;
 TEST(HostList, IsParsedFromAFlag) {
   EXPECT_THAT(parse_hosts("--hosts", "a:4,ada@b:2,c"),
               ElementsAre(HostSlots{"a", 4}, HostSlots{"ada@b", 2}, HostSlots{"c", 1}));
-  EXPECT_THAT(parse_hosts("--hosts", "[fd00::1]:3"), ElementsAre(HostSlots{"[fd00::1]", 3}));
+  EXPECT_THAT(parse_hosts("--hosts", "[fd00::1]:3"), ElementsAre(HostSlots{"fd00::1", 3}));
+  EXPECT_THAT(parse_hosts("--hosts", "ada@[::1]"), ElementsAre(HostSlots{"ada@::1", 1}));  // as ssh takes it
   for (const char* bad : {"", "a:", "a:0", "a:x", "a,a", ",", "-oProxyCommand=x", "a b", "a;b"}) {
     EXPECT_FAILS(parse_hosts("--hosts", bad), InvalidArgument, "--hosts");
   }
@@ -47,6 +48,13 @@ TEST(HostList, ANewHostTakesFreePlacesFirst) {
 TEST(HostList, AHostThatTakesFewerLosesItsLastWorkers) {
   const SlotHosts before{{0, "a"}, {1, "a"}, {2, "a"}};
   EXPECT_THAT(place_workers(before, {{"a", 1}}, 3), ElementsAre(Pair(0, "a")));
+}
+
+TEST(HostList, WorkerZeroIsOnAHostThatSeesTheFolder) {
+  const std::vector<HostSlots> hosts{{"a", 2}, {"b", 1}};
+  EXPECT_THAT(place_workers({}, hosts, 2, {"a"}), ElementsAre(Pair(0, "b"), Pair(1, "a")));
+  EXPECT_THAT(place_workers({{0, "c"}, {1, "b"}}, hosts, 2, {"a"}), ElementsAre(Pair(1, "b")));  // it waits
+  EXPECT_THAT(place_workers({{0, "b"}}, hosts, 1, {"a"}), ElementsAre(Pair(0, "b")));
 }
 
 TEST(HostList, ServersAreSpreadAndStay) {

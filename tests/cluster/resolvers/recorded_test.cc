@@ -74,6 +74,8 @@ std::map<std::string, std::string> fields_of(const LauncherPlace& place) {
           {"servers", std::to_string(place.servers)},
           {"host", place.host},
           {"job", place.job},
+          {"names_job", std::to_string(place.names_job)},
+          {"run_id", place.run_id},
           {"role", kRoles.at(static_cast<std::size_t>(place.role))}};
 }
 

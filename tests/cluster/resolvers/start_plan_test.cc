@@ -74,6 +74,35 @@ TEST(StartPlan, ARestartMeetsElsewhere) {
   EXPECT_EQ(plan_start(place, kWish).meeting_file, "/private/.trireme-mpi-7-2.json");
 }
 
+TEST(StartPlan, TorchrunsAgentsMeetWhateverTheyCount) {
+  StartWish shared = kWish;
+  shared.meeting_folder = "/nfs";
+  LauncherPlace place = torchrun_rank(3);
+  place.restarts = 2;  // of this node alone: others may not have failed
+  EXPECT_EQ(plan_start(place, shared).meeting_file, plan_start(torchrun_rank(0), shared).meeting_file);
+}
+
+TEST(StartPlan, TwoJobsOfMpichOnOneHostMeetApart) {
+  LauncherPlace place = mpi_rank(1, 4);
+  place.launcher = Launcher::kMpich;
+  place.names_job = false;
+  StartWish wish = kWish;
+  wish.mpi_parent = "71.3300";
+  EXPECT_EQ(plan_start(place, wish).meeting_file, "/private/.trireme-mpi-7-71.3300-0.json");
+}
+
+TEST(StartPlan, BetweenHostsMpichHasToNameTheJob) {
+  LauncherPlace place = mpi_rank(1, 2);
+  place.launcher = Launcher::kMpich;
+  place.names_job = false;
+  EXPECT_FAILS(plan_start(place, kWish), InvalidArgument, "PMI_PORT", "TRIREME_RENDEZVOUS");
+  StartWish shared = kWish;
+  shared.meeting_folder = "/nfs/job7";
+  EXPECT_EQ(plan_start(place, shared).meeting_file, "/nfs/job7/.trireme-mpi-7-0.json");
+  place.names_job = true;
+  EXPECT_EQ(plan_start(place, kWish).meeting_file, "/shared/.trireme-mpi-7-0.json");
+}
+
 TEST(StartPlan, ServersAreWithWorkersOfTheSameRank) {
   StartWish wish = kWish;
   wish.servers = 6;
@@ -95,7 +124,7 @@ TEST(StartPlan, BetweenHostsTorchrunNeedsASecret) {
   EXPECT_FAILS(plan_start(torchrun_rank(0), kWish), InvalidArgument, "TRIREME_SECRET_FILE");
   StartWish shared = kWish;
   shared.meeting_folder = "/nfs";
-  EXPECT_EQ(plan_start(torchrun_rank(3), shared).meeting_file, "/nfs/.trireme-torchrun-x-0.json");
+  EXPECT_EQ(plan_start(torchrun_rank(3), shared).meeting_file, "/nfs/.trireme-torchrun-x.json");
 }
 
 TEST(StartPlan, WhoHasTheAddressHostsTheMasterAtAPortOfItsOwn) {

@@ -117,6 +117,16 @@ TEST(Manifest, PodsFindEachOtherThroughTheServiceBeforeTheyAreReady) {
   EXPECT_EQ(job["spec"]["parallelism"], 4);
 }
 
+TEST(Manifest, RetriesAreOfTheWholeJobWhoseRestartsCountForEachPod) {
+  ManifestOptions wanted = options();
+  wanted.retries = 6;
+  EXPECT_EQ(find(make_manifests(wanted), "Job")["spec"]["backoffLimit"], 24);
+  wanted.jobset = true;
+  const Json set = find(make_manifests(wanted), "JobSet");
+  EXPECT_EQ(set["spec"]["failurePolicy"]["maxRestarts"], 6);
+  EXPECT_EQ(set["spec"]["replicatedJobs"][0]["template"]["spec"]["backoffLimit"], 0);
+}
+
 TEST(Manifest, PodsHaveNoRightsThatTheyDoNotNeed) {
   const Json pod = pod_of(find(make_manifests(options()), "Job"));
   const Json container = pod["containers"][0]["securityContext"];

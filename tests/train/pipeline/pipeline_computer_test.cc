@@ -125,6 +125,32 @@ TEST(PipelineComputer, StagesCutByHand_AndASkipConnection) {
   }
 }
 
+TEST(PipelineComputer, SeveralTiesBetweenTheSameStages) {
+  const auto tie = [](const std::string& name) -> Tie {
+    return {.parameter = name, .layers = {"first", "last"}, .make = [name](torch::nn::Module& root, const LayerPlace&) {
+              root.register_parameter(name, torch::randn({5, 5}));
+            }};
+  };
+  const Layer first{
+      .name = "first", .make = [](torch::nn::Module& root, const LayerPlace&) {
+        auto fc = register_at(root, "fc", torch::nn::Linear(192, 5));
+        const torch::Tensor a = parameter_at(root, "a"), b = parameter_at(root, "b");
+        return on_x([=](const torch::Tensor& x) mutable { return torch::tanh(fc(x.flatten(1)).mm(a)).mm(b); });
+      }};
+  const Layer last{.name = "last", .make = [](torch::nn::Module& root, const LayerPlace&) {
+                     const torch::Tensor a = parameter_at(root, "a"), b = parameter_at(root, "b");
+                     return on_x([=](const torch::Tensor& x) { return torch::tanh(x.mm(b)).mm(a) + x; });
+                   }};
+  Subject subject = resnet_subject();
+  subject.layers = [=] { return LayerList({first, last}, {tie("a"), tie("b")}); };
+  const auto list = list_of(subject);
+  const StepOutcome whole = compute_whole(subject, list, 3, 9, options_of(subject));
+  for (const ScheduleKind kind : {ScheduleKind::kGpipe, ScheduleKind::k1F1B, ScheduleKind::kZbH1}) {
+    const PipelineOptions pipeline = options_for(*list, kind, 2, 3);
+    expect_same_bits(compute_pipeline(subject, list, pipeline, 9, options_of(subject)), whole, text_of(kind, 2, 3));
+  }
+}
+
 TEST(PipelineComputer, TiedCopies_GetTheOwnersNewValues) {
   const Subject subject = gpt_subject();
   const auto list = list_of(subject);

@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "base/lanes.h"
+#include "base/numbers/lanes.h"
 
 namespace trireme::parallel {
 namespace {

@@ -5,11 +5,13 @@
 #include "trireme/layers.h"
 
 #include "base/error.h"
+#include "elastic/peer_failure.h"
 #include "tests/dist/ranks.h"
 #include "tests/support/exhaustive.h"
 #include "tests/support/temp_folder.h"
 #include "tests/train/pipeline/testing.h"
 #include "train/sharded/fit_mesh.h"
+#include "train/sharded/sharded.h"
 #include "train/sharded/slices.h"
 
 namespace trireme {
@@ -45,9 +47,12 @@ TrainOptions steps_of(const parallel::Subject& subject, Step steps) {
           .checkpoint = {.every = 4}};
 }
 
-/// Trains on ranks of one layout, in a folder of its own or in one where a run goes on.
+using Adapt = std::function<void(Job& job, TrainOptions& options)>;
+
+/// Trains on ranks of one layout, in a folder of its own or in one where a run goes on. `adapt` changes the options of
+/// one rank.
 TrainResult train_on(const parallel::Subject& subject, const Layout& layout, TrainOptions options,
-                     const std::filesystem::path& folder = {}) {
+                     const std::filesystem::path& folder = {}, const Adapt& adapt = {}) {
   options.mesh = layout.mesh;
   options.strategy = layout.strategy;
   std::vector<Model> models;
@@ -62,7 +67,9 @@ TrainResult train_on(const parallel::Subject& subject, const Layout& layout, Tra
   }
   TrainResult result;
   run_ranks({.workers = layout.workers(), .folder = folder}, [&](Job& job) {
-    const TrainResult own = Trainer(job, models[job.rank()], options).fit(subject.samples, subject.samples);
+    TrainOptions here = options;
+    if (adapt) adapt(job, here);
+    const TrainResult own = Trainer(job, models[job.rank()], here).fit(subject.samples, subject.samples);
     if (job.chief()) result = own;
   });
   return result;
@@ -116,6 +123,22 @@ TEST(Mesh, EveryLayoutOfAGptGivesTheSameBits) {
   expect_same(parallel::gpt_subject(), layouts);
 }
 
+TEST(Mesh, LayersThatStagesDoNotDivideAllTrain) {
+  parallel::Subject subject = parallel::gpt_subject();  // of 30 layers: the embedding, 28 blocks, the head
+  subject.layers = [] { return models::gpt({.layers = 28, .heads = 2, .width = 8, .context = 6, .vocabulary = 13}); };
+  ASSERT_EQ(subject.layers().size(), 30u);
+  expect_same(subject, {{.mesh = {.data = 1, .pipe = 4}}});
+}
+
+TEST(Mesh, AFrozenTieHasNoGradients) {
+  const parallel::Subject subject = parallel::gpt_subject();
+  TrainOptions options = steps_of(subject, 4);
+  options.groups = {{.match = "wte*", .frozen = true}};
+  const TrainResult expected = train_on(subject, kAlone, options);
+  const TrainResult result = train_on(subject, {.mesh = {.data = 1, .pipe = 2}}, options);
+  EXPECT_EQ(result.parameters_sha256, expected.parameters_sha256);
+}
+
 TEST(Mesh, EveryLayoutOfAResNetGivesTheSameBits) {
   expect_same(parallel::resnet_subject(), {{.mesh = {.data = 2, .pipe = 2}, .strategy = zero(2)},
                                            {.mesh = {.data = 1, .pipe = 3, .pipeline = "zb-h1"}},
@@ -154,6 +177,100 @@ TEST(Mesh, ACheckpointOfAnyLayoutContinuesOnAnyOther) {
   EXPECT_EQ(go_on({.mesh = {.data = 1, .pipe = 2, .pipeline = "zb-v"}}, 20), expected);
 }
 
+TEST(Mesh, ACheckpointOfSlicesOfUnequalSizeIsWrittenOnce) {
+  parallel::Subject subject = parallel::gpt_subject();
+  // One rank has a row of the vocabulary more than the other, so one of the two numbers of tokens makes them cut what
+  // both have whole, the embedding of positions, at different places.
+  for (const std::int64_t tokens : {13, 15}) {
+    SCOPED_TRACE(tokens);
+    subject.layers = [tokens] {
+      return models::gpt({.layers = 1, .heads = 2, .width = 16, .context = 256, .vocabulary = tokens});
+    };
+    const auto options = [&](Step steps) {
+      TrainOptions result = steps_of(subject, steps);
+      result.clip_norm = 0;
+      return result;
+    };
+    const std::string expected =
+        train_on(subject, {.mesh = {.data = 1, .tensor_lanes = 2}}, options(8)).parameters_sha256;
+    const TempFolder folder;
+    train_on(subject, {.mesh = {.data = 2, .tensor = 2, .tensor_lanes = 2}, .strategy = zero(1)}, options(4),
+             folder.path());
+    EXPECT_TRUE(std::filesystem::exists(folder.path() / "checkpoints" / "step-000000004" / "manifest.json"));
+    const Layout other{.mesh = {.data = 3, .tensor_lanes = 2}, .strategy = zero(2)};
+    EXPECT_EQ(train_on(subject, other, options(8), folder.path()).parameters_sha256, expected);
+  }
+}
+
+/// One evaluation of one of the ranks ends as if a peer were dead, for all of them.
+Adapt losing_a_peer_in_an_evaluation() {
+  const auto lost = std::make_shared<std::atomic<bool>>(false);
+  return [lost](Job& job, TrainOptions& options) {
+    const auto lose = [lost, &job] {
+      if (torch::GradMode::is_enabled() || lost->exchange(true)) return;
+      job.session().ranks().abort("a worker died in the evaluation");
+      fail<PeerLost>("a worker died in the evaluation");
+    };
+    options.task.compute = [lose, compute = options.task.compute](const Model& model, const Batch& batch) {
+      lose();
+      return compute(model, batch);
+    };
+    options.task.outcome = [lose, outcome = options.task.outcome](const torch::Tensor& output, const Batch& batch) {
+      lose();
+      return outcome(output, batch);
+    };
+  };
+}
+
+TEST(Mesh, APeerThatIsLostBetweenStepsTakesNoBuffersBack) {
+  const parallel::Subject subject = parallel::resnet_subject();
+  const TrainResult expected = train_on(subject, kAlone, steps_of(subject, 8));
+  for (const Layout& layout : std::vector<Layout>{{.mesh = {.data = 2}},
+                                                  {.mesh = {.data = 2}, .strategy = zero(1)},
+                                                  {.mesh = {.data = 2, .pipe = 2}, .strategy = zero(1)},
+                                                  {.mesh = {.data = 1, .pipe = 2}}}) {
+    SCOPED_TRACE(cluster::to_string(layout.mesh) + " " + cluster::to_string(layout.strategy));
+    const TrainResult result = train_on(subject, layout, steps_of(subject, 8), {}, losing_a_peer_in_an_evaluation());
+    EXPECT_EQ(result.parameters_sha256, expected.parameters_sha256);
+    EXPECT_EQ(result.state_sha256, expected.state_sha256);
+  }
+}
+
+TEST(Mesh, AViewThatBreaksWhileItFormsLosesNothing) {
+  const parallel::Subject subject = parallel::resnet_subject();
+  TrainOptions options = steps_of(subject, 8);
+  options.mesh = {.data = 1, .pipe = 2};
+  options.strategy = kAllReduce;
+  std::array<Model, 2> models;
+  for (Model& model : models) {
+    torch::manual_seed(11);
+    model.layers = std::make_shared<const LayerList>(subject.layers());
+  }
+  run_ranks({.workers = 2}, [&](Job& job) {
+    JobSession& session = job.session();
+    session.membership().set_plan({.steps = 8, .batch = 12, .lanes = 6, .elastic = true});
+    Sharded strategy(session, models[job.rank()], options, nullptr);
+    const auto state = [&] {
+      const std::optional<Model> whole = strategy.collect();
+      return session.chief() ? hash_state(*whole->module) : "";
+    };
+    strategy.sync_state({});
+    const StepWork work = parallel::work_of(*subject.samples, 0, 6, 12);
+    strategy.begin({.step = 0, .lanes = work.lanes, .samples = 12, .lr = 0.01});
+    strategy.computer()->compute(work, strategy);
+    strategy.finish();
+    const std::string before = state();
+    EXPECT_TRUE(session.regroup("another view"));
+    session.ranks().abort("a worker died while this view formed");
+    EXPECT_THROW(strategy.sync_state({}), PeerLost);
+    EXPECT_TRUE(regroup_after_failure(session, "and another one"));
+    EXPECT_EQ(strategy.sync_state({}), 1u);
+    EXPECT_EQ(state(), before);
+    strategy.leave();
+    session.membership().leave();
+  });
+}
+
 TEST(Mesh, WhatCannotBeDividedIsRefused) {
   const parallel::Subject subject = parallel::gpt_subject();
   const TrainOptions options = steps_of(subject, 2);
@@ -161,6 +278,23 @@ TEST(Mesh, WhatCannotBeDividedIsRefused) {
   EXPECT_THROW(train_on(subject, {.mesh = {.data = 1, .pipe = 2, .stages = "1,2"}}, options), InvalidArgument);
   EXPECT_THROW(train_on(subject, {.mesh = {.data = 1, .pipe = 2}, .strategy = zero(3)}, options), InvalidArgument);
   EXPECT_THROW(train_on(subject, {.mesh = {.data = 1, .pipe = 2}, .strategy = {}}, options), InvalidArgument);
+  TrainOptions prunes = options;
+  prunes.prune = {.sparsity = 0.5, .every = 1};
+  EXPECT_THROW(train_on(subject, {.mesh = {.data = 1, .tensor = 2, .tensor_lanes = 2}}, prunes), InvalidArgument);
+}
+
+TEST(Mesh, WhatReadsAllParametersIsRefusedWhereNobodyHasThem) {
+  const parallel::Subject subject = parallel::gpt_subject();
+  const TempFolder folder;
+  TrainOptions draws = steps_of(subject, 2);
+  draws.histograms_every = 1;
+  TrainOptions saves = steps_of(subject, 2);
+  saves.callbacks = {save_best(folder.path() / "best.safetensors")};
+  for (const TrainOptions& options : {draws, saves}) {
+    EXPECT_THROW(train_on(subject, {.mesh = {.data = 2}, .strategy = zero(3)}, options), InvalidArgument);
+    EXPECT_THROW(train_on(subject, {.mesh = {.data = 1, .pipe = 2}}, options), InvalidArgument);
+    EXPECT_NO_THROW(train_on(subject, {.mesh = {.data = 2}, .strategy = zero(2)}, options));
+  }
 }
 
 TEST(FitMesh, KeepsStagesAndSlicesAsLongAsThereAreWorkersForThem) {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "base/lanes.h"
+#include "base/numbers/lanes.h"
 #include "train/sharded/shard_groups.h"
 
 namespace trireme {

@@ -7,6 +7,7 @@
 #include "trireme/layers.h"
 
 #include "base/error.h"
+#include "tests/collective/testing.h"
 #include "tests/dist/ranks.h"
 #include "tests/train/alone.h"
 #include "train/strategy/all_reduce.h"
@@ -130,6 +131,19 @@ TEST(Sharded, DividedParametersSurviveLanesWithoutSamples) {
   }
 }
 
+TEST(Sharded, LanesInPartsMakeTheSameNumberOfPasses) {
+  // Lanes of three samples, and in the last step of two, of one and of none: fewer than parts.
+  const auto points = make_points(20);
+  TrainOptions options = by_zero(3);
+  options.batch = 9;
+  options.lanes = 3;
+  options.accumulate = 2;
+  const std::string expected = train_ranks({1}, make_divided, like(options), points).result.parameters_sha256;
+  for (const std::uint32_t workers : {1u, 2u, 3u}) {  // of two one has a lane more than the other
+    EXPECT_EQ(train_ranks({workers}, make_divided, options, points).result.parameters_sha256, expected) << workers;
+  }
+}
+
 TEST(Sharded, ANetworkThatIsNotMadeOfLayersCannotBeDivided) {
   const auto points = make_points(22);
   EXPECT_THROW(train_ranks({1}, make_layers, by_zero(3), points), InvalidArgument);
@@ -202,6 +216,20 @@ TEST(Sharded, AWorkerHoldsItsShareOfTheState) {
       EXPECT_NEAR(each(held.optimizer, elements), 8.0 / ranks, 0.02 * 8 / ranks);
     }
   }
+}
+
+TEST(Sharded, ADeathInTheFirstGatherLeavesTheInitialValues) {
+  const std::array<Model, 2> models{make_layers(), make_layers()};
+  const std::string initial = hash_parameters(*models[0].module);
+  const collective::Ranks ranks(2);
+  const auto problems = ranks.run([&](Rank rank) {
+    collective::Communicator group(*ranks.endpoints[rank], ranks.options(rank, {.deadline = 10s}));
+    ShardedParameters parameters(trainable_parameters(*models[rank].module), {.rank = rank, .ranks = 2}, &group);
+    if (rank == 1) fail<Error>("dies");
+    EXPECT_THROW(parameters.take_over(&group), PeerLost);
+  });
+  EXPECT_EQ(problems[0], "");
+  EXPECT_EQ(hash_parameters(*models[0].module), initial);
 }
 
 TEST(Sharded, ACheckpointContinuesOnOtherNumbers) {

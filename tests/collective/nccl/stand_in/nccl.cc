@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "base/half.h"
+#include "base/numbers/half.h"
 #include "collective/reduction.h"
 #include "tests/collective/nccl/stand_in/stream.h"
 

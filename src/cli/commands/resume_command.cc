@@ -1,0 +1,90 @@
+#include <memory>
+#include <optional>
+#include <set>
+
+#include "base/error.h"
+#include "cli/commands/commands.h"
+#include "cli/flags/config_file.h"
+#include "cli/flags/numbers.h"
+#include "cli/start/mesh_plan.h"
+#include "cli/start/origin.h"
+#include "cli/start/own_program.h"
+#include "cli/start/run_program.h"
+#include "cli/start/trained_run.h"
+#include "cli/start/training.h"
+#include "cluster/strategy_choice.h"
+
+namespace trireme::cli {
+void add_resume(CLI::App& app, Action& action, const WorkerProgram& program, const Words& words) {
+  auto* command = app.add_subcommand("resume", "continue a run that was stopped or killed, from its last checkpoint");
+  auto flags = std::make_shared<TrainFlags>();
+  auto run = std::make_shared<std::string>();
+  command->add_option("run", *run, "its folder")->required()->configurable(false);
+  auto from = std::make_shared<std::optional<Step>>();
+  add_number(*command, "--from", *from,
+             "the step of the checkpoint to continue from, the newest sound one unless given; later ones are renamed, "
+             "and no longer part of the run")
+      ->configurable(false);
+  declare(*command, *flags);
+  command->footer(
+      "Flags that are not given are those of the run; --json and --time-limit are never inherited.\n"
+      "The number of workers and the strategy may change; model, data, batch, lanes, seed and optimizer may not.\n"
+      "A program that 'trireme run' started goes on if it saves its state: with a Trainer, or with dist::State.\n"
+      "Example: trireme resume runs/first --workers 4");
+  command->callback([command, flags, run, from, program, words, &action] {
+    for (const char* name : {"--out", "--overwrite"}) {
+      if (command->get_option(name)->count() == 0) continue;
+      fail<InvalidArgument>("{}: a run continues in its own folder, {}; leave the flag out", name, *run);
+    }
+    if ((action = hand_over(*run, program, words))) return;
+    const auto launched = find_foreign_start(*flags);
+    const bool beside = launched && !launched->plan.leads;  // the folder is another process's to hold
+    const auto folder =
+        beside ? observe::RunFolder::open(*run) : observe::RunFolder::reopen(*run);  // held until the end
+    if (launched && *from) fail<InvalidArgument>("--from: not under {}", to_string(launched->launcher));
+    if (holds_program(folder)) {
+      action = [folder, from, go_on = resume_program(*command, flags, folder)] {
+        if (*from) go_back_to(**from, folder);
+        tell_origin(folder);
+        return go_on();
+      };
+      return;
+    }
+    if (!std::filesystem::exists(folder.config())) {
+      const std::string begin =
+          newest_step(folder).has_value() ? "; to begin one from its model: trireme train --init " + *run : "";
+      fail<InvalidArgument>("{} holds no run of 'trireme train' or 'trireme run': there is no config.toml{}", *run,
+                            begin);
+    }
+    const std::string config = folder.config().string();
+    if (newest_step(folder)) check_continues(*command, *flags, flags_in(config));
+    const bool other_strategy =
+        command->get_option("--strategy")->count() > 0 &&
+        cluster::parse_strategy(config_value(config, "strategy")).kind != cluster::parse_strategy(flags->strategy).kind;
+    std::set<std::string> not_inherited = flags_of_one_launch();
+    if (launched) not_inherited.insert("workers");
+    if (command->get_option("--mesh")->count() > 0) {  // it is for other workers, and perhaps has no stages
+      not_inherited.insert({"stages", "recompute"});
+      if (flags->mesh != kAutoMesh) not_inherited.insert("workers");
+    }
+    if (other_strategy) not_inherited.merge(flags_of_one_strategy());
+    apply_config_file(*command, config, not_inherited);
+    const auto start = find_foreign_start(*flags);  // with the servers that the run has
+    if (start) adopt(*start, *command, *flags);
+    const auto remote = RemoteStart::open(*flags);
+    if (remote && start) fail<InvalidArgument>("--hosts: {} has started this already", to_string(start->launcher));
+    if (remote) remote->adopt(*command, *flags);
+    check_local_plan(*flags, start.has_value() || remote != nullptr);
+    if (const std::string chosen = settle_mesh(*command, *flags); !chosen.empty()) {
+      fmt::print(stderr, "trireme: {}\n", chosen);
+    }
+    settle(*command, *flags);
+    check_backend(*flags, start);
+    action = [flags, folder, from, program, start, remote, config = config_text(*command)] {
+      return start ? train_part(*flags, config, program, *start, folder)
+                   : train(*flags, config, program, folder, *from, remote.get());
+    };
+  });
+}
+
+}  // namespace trireme::cli
