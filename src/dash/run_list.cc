@@ -162,7 +162,7 @@ std::map<std::string, std::string> read_flags(const fs::path& config) {
 
 bool is_run(const fs::path& folder) {
   std::error_code none;
-  for (const char* file : {"config.toml", "program.json", "metrics.jsonl", "result.json", "lock"}) {
+  for (const char* file : {"config.toml", "program.json", "metrics.jsonl", "result.json"}) {
     if (fs::exists(folder / file, none)) return true;
   }
   return false;

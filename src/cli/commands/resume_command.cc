@@ -15,6 +15,18 @@
 #include "cluster/strategy_choice.h"
 
 namespace trireme::cli {
+namespace {
+
+void check_is_run(const observe::RunFolder& folder) {
+  if (holds_program(folder) || std::filesystem::exists(folder.config())) return;
+  const std::string path = folder.path().string();
+  const std::string begin =
+      newest_step(folder).has_value() ? "; to begin one from its model: trireme train --init " + path : "";
+  fail<InvalidArgument>("{} holds no run of 'trireme train' or 'trireme run': there is no config.toml{}", path, begin);
+}
+
+}  // namespace
+
 void add_resume(CLI::App& app, Action& action, const WorkerProgram& program, const Words& words) {
   auto* command = app.add_subcommand("resume", "continue a run that was stopped or killed, from its last checkpoint");
   auto flags = std::make_shared<TrainFlags>();
@@ -37,6 +49,7 @@ void add_resume(CLI::App& app, Action& action, const WorkerProgram& program, con
       fail<InvalidArgument>("{}: a run continues in its own folder, {}; leave the flag out", name, *run);
     }
     if ((action = hand_over(*run, program, words))) return;
+    check_is_run(observe::RunFolder::open(*run));  // before anything is written into it
     const auto launched = find_foreign_start(*flags);
     const bool beside = launched && !launched->plan.leads;  // the folder is another process's to hold
     const auto folder =
@@ -49,12 +62,6 @@ void add_resume(CLI::App& app, Action& action, const WorkerProgram& program, con
         return go_on();
       };
       return;
-    }
-    if (!std::filesystem::exists(folder.config())) {
-      const std::string begin =
-          newest_step(folder).has_value() ? "; to begin one from its model: trireme train --init " + *run : "";
-      fail<InvalidArgument>("{} holds no run of 'trireme train' or 'trireme run': there is no config.toml{}", *run,
-                            begin);
     }
     const std::string config = folder.config().string();
     if (newest_step(folder)) check_continues(*command, *flags, flags_in(config));

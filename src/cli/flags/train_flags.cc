@@ -276,7 +276,10 @@ void check(const TrainFlags& flags) {
   const std::uint32_t data = cluster::data_workers(mesh, flags.workers);
   const std::uint32_t lanes = flags.lanes == 0 ? usual_lanes(flags) : flags.lanes;
   if (lanes < data) {
-    fail<InvalidArgument>("--lanes {} for {} workers: each worker needs at least one lane", lanes, data);
+    fail<InvalidArgument>(
+        "--lanes {} for {} workers: each worker needs at least one lane: at most {} workers, or more lanes in a new "
+        "run",
+        lanes, data, lanes);
   }
   check_mesh(flags, mesh);
   check_readers(flags, mesh);

@@ -186,11 +186,13 @@ void write_pictures(const PlanFlags& flags, const plan::Candidate& best) {
              plan::svg_picture(schedule, plan::evaluate(schedule, prediction.stage_times, prediction.message_seconds)));
 }
 
-/// The flags of `trireme train` that train so; data and the rest are the user's.
+/// The flags of `trireme train` that train so; the data, for which FILES stands, and the rest are the user's.
 std::string train_line(const PlanFlags& flags, const plan::PlanRequest& request, const plan::Arrangement& best) {
-  std::string line =
-      fmt::format("To train so: trireme train --model {} --batch {} --lanes {}", request.workload.model.name,
-                  request.workload.batch, std::uint64_t{best.mesh.data} * best.micro_batches);
+  const plan::ModelCost& model = request.workload.model;
+  std::string line = fmt::format("To train so: trireme train --model {} --data FILES", model.name);
+  if (model.input.length > 0) line += fmt::format(" --length {}", model.input.length);
+  line +=
+      fmt::format(" --batch {} --lanes {}", request.workload.batch, std::uint64_t{best.mesh.data} * best.micro_batches);
   const bool divided = best.mesh.pipe > 1 || best.mesh.tensor > 1;
   line += divided ? " --mesh " + plan::to_text(best.mesh) : fmt::format(" --workers {}", best.mesh.data);
   if (best.zero > 0) line += fmt::format(" --strategy zero:{}", best.zero);

@@ -229,8 +229,9 @@ int carry(const CarryFlags& flags) {
 void add_carry(CLI::App& app, Action& action) {
   auto* command = app.add_subcommand("carry", "stand for a process on another host; started by --hosts");
   auto flags = std::make_shared<CarryFlags>();
-  command->add_option("--map", flags->map, "file that says which host has which process; asked again and again");
-  command->add_option("--slot", flags->slot, "which process this is: 'worker 3'");
+  command->add_option("--map", flags->map, "file that says which host has which process; asked again and again")
+      ->required();
+  command->add_option("--slot", flags->slot, "which process this is: 'worker 3'")->required();
   declare_program(*command, flags->program);
   command->callback([flags, &action] { action = [flags] { return carry(*flags); }; });
 }

@@ -3,11 +3,15 @@
 #include <algorithm>
 #include <cstdio>
 
+#include <fmt/ranges.h>
+
+#include "trireme/metrics.h"
 #include "trireme/sampler.h"
 
 #include "base/counted.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/suggest.h"
 #include "base/threads.h"
 #include "cli/flags/check_script.h"
 #include "cli/flags/known_names.h"
@@ -54,6 +58,13 @@ data::Opened load_before_start(const TrainFlags& flags) {
   }
 }
 
+void check_goal(const Goal& goal, const std::string& task) {
+  const std::vector<std::string> metrics = data::ready_metrics(task);
+  if (std::ranges::count(metrics, goal.metric) > 0) return;
+  fail<InvalidArgument>("--stop-at {}: there is no metric '{}'{}; task {} has {}", goal.describe(), goal.metric,
+                        did_you_mean(goal.metric, metrics), task, fmt::join(metrics, ", "));
+}
+
 /// Throws InvalidArgument, naming the field, if the task or the model cannot be had with these samples.
 void check_fits(const TrainFlags& flags, const data::Schema& samples, const WorkerProgram& program) {
   const std::string task = flags.task.empty() ? data::fitting_task(samples) : flags.task;
@@ -64,6 +75,7 @@ void check_fits(const TrainFlags& flags, const data::Schema& samples, const Work
   } else {
     check_model_takes(flags.model, samples);
   }
+  if (ready && !flags.stop_at.empty()) check_goal(Goal::parse(flags.stop_at), task);
   check_division(flags, samples);
   if (program.check) program.check(flags, samples);
 }

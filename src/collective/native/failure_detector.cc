@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/mutex.h"
+#include "net/dead_peer.h"
 
 namespace trireme::collective {
 namespace {
@@ -48,6 +49,7 @@ struct PeerState {
   Clock::time_point last_heard = Clock::now();
   Clock::time_point last_look = Clock::now();
   std::uint64_t begun = 0;
+  bool heard = false;  // anything
   bool left = false;
   std::function<void()> wake;   // there is something new to send
   std::function<void()> close;  // without a farewell
@@ -100,6 +102,7 @@ struct FailureDetector::State {
       const MutexLock lock(mutex);
       PeerState& peer = peers.at(rank);
       peer.last_heard = Clock::now();
+      peer.heard = true;
       peer.begun = beat.begun;
       if (beat.word == Word::kLeaving) {
         peer.left = true;
@@ -118,8 +121,10 @@ struct FailureDetector::State {
   }
 
   /// Gives up on `rank` if it was silent for too long; called every `kBeatEvery`. Time in which this process did not
-  /// run itself does not count: what came meanwhile is not read yet.
-  void look_at(Rank rank) {
+  /// run itself does not count: what came meanwhile is not read yet. A rank that has not spoken yet may still be
+  /// connecting to others, and wait for one of them that is silent: as long as its own host answers (`host_silent` is
+  /// how long it has not), it is given that time, too.
+  void look_at(Rank rank, std::chrono::milliseconds host_silent) {
     std::chrono::milliseconds quiet{0};
     {
       const MutexLock lock(mutex);
@@ -128,7 +133,8 @@ struct FailureDetector::State {
       const auto since_look = now - std::exchange(peer.last_look, now);
       if (since_look > kOwnAbsence) peer.last_heard = std::min(now, peer.last_heard + since_look);
       quiet = std::chrono::duration_cast<std::chrono::milliseconds>(now - peer.last_heard);
-      if (silent_after.count() == 0 || quiet <= silent_after || failure || closed || peer.left) return;
+      const auto allowed = peer.heard || host_silent > silent_after ? silent_after : 2 * silent_after;
+      if (silent_after.count() == 0 || quiet <= allowed || failure || closed || peer.left) return;
     }
     if (on_silent) on_silent(rank);
     break_up(
@@ -174,6 +180,9 @@ auto& layer_of(Owned& owned) {
   }
 }
 
+std::chrono::milliseconds host_silence(net::tcp::socket& socket) { return net::silence_of(socket.native_handle()); }
+std::chrono::milliseconds host_silence(net::Local::socket& /*socket*/) { return {}; }  // it is this one
+
 /// A connection. Its reading and its writing coroutine share it, on the socket's strand.
 template <typename Owned>
 struct Line {
@@ -211,7 +220,7 @@ template <typename State, typename Owned>
 awaitable<void> speak(std::shared_ptr<State> state, std::shared_ptr<Line<Owned>> line, Rank rank) {
   try {
     for (bool last = false; !last;) {
-      state->look_at(rank);
+      state->look_at(rank, host_silence(layer_of(line->owned)));
       last = state->is_closed();  // checked before the beat is made, so that the last one says so
       const Beat beat = state->beat();
       co_await asio::async_write(stream_of(line->owned), asio::buffer(&beat, sizeof(beat)), use_awaitable);

@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "base/file.h"
+#include "checkpoint/list.h"
 #include "observe/step_trace.h"
 #include "tests/system/program.h"
 
@@ -130,6 +131,16 @@ class DisturbedJob : public ::testing::Test {
       return std::ranges::any_of(now.at(role + "s"), is_it) && is_gone(victim);
     });
     return replaced ? ::testing::AssertionSuccess() : ::testing::AssertionFailure() << master_log(run);
+  }
+
+  /// The newest complete checkpoint before `step`; one is skipped while a busy disk still writes the one before it.
+  Step step_before(const std::string& run, Step step) {
+    Step newest = 0;
+    for (const auto& entry : checkpoint::list_checkpoints(folder_ / run / "checkpoints")) {
+      if (entry.state == checkpoint::CheckpointEntry::State::kComplete && entry.step < step)
+        newest = std::max(newest, entry.step);
+    }
+    return newest;
   }
 
   /// Flips a bit in each data file of a checkpoint.

@@ -37,21 +37,20 @@ TEST_P(Partitions, TheJobGoesOnHealsAndHasTheSameBits) {
 
 INSTANTIATE_TEST_SUITE_P(
     Cells, Partitions,
-    ::testing::Values(ChosenCell{"WorkerServer", CutPair::kWorkerServer, CutDirection::kBoth,
-                                 "worker 0 is left out: it and server 0 reach the master, but not each other"},
-                      ChosenCell{"TwoWorkersServer", CutPair::kTwoWorkersServer, CutDirection::kBoth,
-                                 "server 0 is left out: it and workers 0, 1 reach the master, but not each other"},
-                      ChosenCell{"ServerServerOneWay", CutPair::kServerServer, CutDirection::kThere,
-                                 "is left out: it and server"},
-                      ChosenCell{"WorkerWorkerOneWay", CutPair::kWorkerWorker, CutDirection::kBack,
-                                 "worker 1 is left out: it and worker 0 reach the master, but not each other"},
-                      ChosenCell{"MasterEtcd", CutPair::kMasterEtcd, CutDirection::kBoth, "etcd did not"},
-                      ChosenCell{"WorkerServerAsp", CutPair::kWorkerServer, CutDirection::kBoth,
-                                 "worker 0 is left out: it and server 0 reach the master, but not each other", "asp"},
-                      ChosenCell{"WorkerWorkerAsp", CutPair::kWorkerWorker, CutDirection::kBoth,
-                                 "worker 1 is left out: it and worker 0 reach the master, but not each other", "asp"},
-                      ChosenCell{"ServerServerSsp", CutPair::kServerServer, CutDirection::kBoth,
-                                 "is left out: it and server", "ssp:4"}),
+    ::testing::Values(
+        ChosenCell{"WorkerServer", CutPair::kWorkerServer, CutDirection::kBoth,
+                   "worker 0 is left out: it and server 0 reach the master, but not each other"},
+        ChosenCell{"TwoWorkersServer", CutPair::kTwoWorkersServer, CutDirection::kBoth,
+                   "server 0 is left out: it and workers 0, 1 reach the master, but not each other"},
+        ChosenCell{"ServerServerOneWay", CutPair::kServerServer, CutDirection::kThere, "is left out: it and server"},
+        ChosenCell{"WorkerWorkerOneWay", CutPair::kWorkerWorker, CutDirection::kBack,
+                   "worker 1 is left out: it and worker 0 reach the master, but not each other"},
+        ChosenCell{"MasterEtcd", CutPair::kMasterEtcd, CutDirection::kBoth, "etcd did not"},
+        ChosenCell{"WorkerServerAsp", CutPair::kWorkerServer, CutDirection::kBoth,
+                   "worker 0 is left out: it and server 0 reach the master, but not each other", "asp"},
+        ChosenCell{"WorkerWorkerAsp", CutPair::kWorkerWorker, CutDirection::kBoth, "is left out: it and worker", "asp"},
+        ChosenCell{"ServerServerSsp", CutPair::kServerServer, CutDirection::kBoth, "is left out: it and server",
+                   "ssp:4"}),
     [](const auto& cell) { return cell.param.name; });
 
 }  // namespace

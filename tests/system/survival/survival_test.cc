@@ -152,21 +152,22 @@ TEST_F(Survival, ResumesFromAnOlderCheckpointIfTheNewestIsDamaged) {
   Flags first = flags("run", "2", "0");
   *std::ranges::find(first, "1000000") = "150";  // one every 50
   ASSERT_EQ(run_trireme(folder_, first).status, 0);
+  const Step before = step_before("run", 150);
   damage_checkpoint("run", "step-000000150");
   const Flags again{"resume", run, "--json", "--step-ms", "0", "--steps", "175"};
   const Outcome outcome = run_trireme(folder_, again);
   EXPECT_THAT(outcome.err, HasSubstr("the checkpoint of step 150 is damaged"));
   EXPECT_THAT(log("run", "worker-0"), HasEvent("checkpoint_unusable", {{"step", 150}}));
-  EXPECT_THAT(log("run", "worker-0"), HasEvent("resumed_from_checkpoint", {{"step", 100}}));
+  EXPECT_THAT(log("run", "worker-0"), HasEvent("resumed_from_checkpoint", {{"step", before}}));
   expect_undisturbed(outcome);
   EXPECT_EQ(run_trireme(folder_, {"ckpt", "verify", run, "--step", "150"}).status, 0) << "it was written again";
 
   Flags back = again;
-  back.insert(back.end(), {"--from", "100"});
-  const Outcome from_100 = run_trireme(folder_, back);
-  EXPECT_THAT(from_100.err, HasSubstr("step-000000150.aside"));
-  EXPECT_THAT(log("run", "worker-0"), HasEvent("resumed_from_checkpoint", {{"step", 100}}));
-  expect_undisturbed(from_100);
+  back.insert(back.end(), {"--from", std::to_string(before)});
+  const Outcome from_before = run_trireme(folder_, back);
+  EXPECT_THAT(from_before.err, HasSubstr("step-000000150.aside"));
+  EXPECT_THAT(log("run", "worker-0"), HasEvent("resumed_from_checkpoint", {{"step", before}}));
+  expect_undisturbed(from_before);
   back.back() = "101";
   EXPECT_THAT(run_trireme(folder_, back).err, HasSubstr("no checkpoint of step 101"));
 }
