@@ -277,9 +277,8 @@ void check(const TrainFlags& flags) {
   const std::uint32_t lanes = flags.lanes == 0 ? usual_lanes(flags) : flags.lanes;
   if (lanes < data) {
     fail<InvalidArgument>(
-        "--lanes {} for {} workers: each worker needs at least one lane: at most {} workers, or more lanes in a new "
-        "run",
-        lanes, data, lanes);
+        "--lanes {} for {} workers: each worker needs at least one lane; use fewer workers, or more lanes in a new run",
+        lanes, data);
   }
   check_mesh(flags, mesh);
   check_readers(flags, mesh);
