@@ -1,6 +1,8 @@
 #include "cli/flags/usage_problem.h"
 
 #include <algorithm>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -71,6 +73,38 @@ const CLI::Option* flag_in(const GivenCommand& given, const std::string& message
   return nullptr;
 }
 
+/// What CLI11 says of a value that does not fit, "--replicas: 7 not in {auto,0,1}", in our words.
+std::string explain_value(const CLI::Option& option, const std::string& message) {
+  const std::string what = message.substr(std::min(message.size(), option.get_name().size() + 2));
+  if (const std::size_t middle = what.find(" not in {"); middle != std::string::npos && what.ends_with('}')) {
+    std::string allowed = what.substr(middle + 9, what.size() - middle - 10);
+    for (std::size_t comma = 0; (comma = allowed.find(',', comma)) != std::string::npos; comma += 2) {
+      allowed.replace(comma, 1, ", ");
+    }
+    return fmt::format("{} {}: use {}", option.get_name(), what.substr(0, middle), allowed);
+  }
+  for (const auto& [theirs, ours] :
+       {std::pair("File does not exist: ", "file"), {"Directory does not exist: ", "folder"}}) {
+    if (what.starts_with(theirs)) {
+      return fmt::format("{}: there is no {} {}", option.get_name(), ours,
+                         what.substr(std::string_view(theirs).size()));
+    }
+  }
+  return message;
+}
+
+/// What could not be read as a number, or what else the flag takes: "Could not convert: --ranks = x".
+std::string explain_conversion(const GivenCommand& given, const std::string& message) {
+  constexpr std::string_view kTheirs = "Could not convert: ";
+  if (!message.starts_with(kTheirs)) return message;
+  const std::string rest = message.substr(kTheirs.size());
+  const CLI::Option* flag = flag_in(given, rest);
+  const std::size_t value = rest.find(" = ");
+  if (flag == nullptr || value == std::string::npos) return message;
+  return fmt::format("{} {}: that is no value for it: {}", flag->get_name(), rest.substr(value + 3),
+                     flag->get_description());
+}
+
 }  // namespace
 
 void check_command(const CLI::App& app, std::span<const std::string> words) {
@@ -103,6 +137,10 @@ std::string explain(const CLI::App& app, const CLI::ParseError& problem) {
     text = flag->get_expected_min() == 0 ? fmt::format("{} takes no value", flag->get_name())
            : flag->count() > 1           ? fmt::format("{} was given {} times", flag->get_name(), flag->count())
                                : fmt::format("{} needs a value: {}", flag->get_name(), flag->get_description());
+  } else if (dynamic_cast<const CLI::ValidationError*>(&problem) != nullptr && flag != nullptr) {
+    text = explain_value(*flag, message);
+  } else if (dynamic_cast<const CLI::ConversionError*>(&problem) != nullptr) {
+    text = explain_conversion(given, message);
   }
   return fmt::format("{}; see {} --help", text, given.words);
 }
