@@ -120,7 +120,7 @@ asan asan-core tsan:
 	@$(MAKE) --no-print-directory run-tests PRESET=$@
 
 run-tests:
-	@ctest --preset $(PRESET) --parallel $(TEST_JOBS) --output-junit $(CURDIR)/build/$(PRESET)/tests.xml
+	@tools/run_tests $(PRESET) $(TEST_JOBS)
 
 # What is found stays in build/fuzz: fix it, and keep the input in tests/fuzz/corpus/<target>/.
 fuzz:

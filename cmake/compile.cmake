@@ -20,8 +20,9 @@ if(PROJECT_IS_TOP_LEVEL)
   find_program(CCACHE ccache)
   mark_as_advanced(CCACHE)
   if(CCACHE)
-    # Without this ccache does not look past a precompiled header.
-    set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
+    # Without the first ccache does not look past a precompiled header; with the second, clones share what was compiled.
+    set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
+      CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} ${CCACHE})
   endif()
 
   include(CheckLinkerFlag)
