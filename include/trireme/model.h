@@ -42,6 +42,11 @@ struct Model {
   /// know it. Null: it is whole.
   parallel::TensorGroup* divided_output = nullptr;
 
+  /// Whether `run` does the same work each time, but for parameters, buffers and inputs: then a GPU can be given all of
+  /// it at once. Networks that come with Trireme say so; say so of yours if it has no state of its own and draws no
+  /// random numbers but by LibTorch's generators.
+  bool steady = false;
+
   Model() = default;
   Model(std::shared_ptr<torch::nn::Module> parameters, Forward forward)
       : module(std::move(parameters)), run(std::move(forward)) {}

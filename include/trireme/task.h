@@ -96,6 +96,8 @@ struct Task {
   /// what fits, if the task cannot be had with them. Null: the network knows.
   std::function<std::int64_t(const data::Schema& samples)> outputs = {};
 
+  bool steady = false;  ///< as Model::steady: what `compute` does depends on model and batch alone
+
   std::string best_by = {};  ///< the metric of which more is better; empty: the loss, of which less is
 
   Task() = default;

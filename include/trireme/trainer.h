@@ -181,10 +181,13 @@ struct TrainOptions {
   Task task = {};  ///< what training means; one without a function: the ready one that fits the samples
 
   torch::Device device = torch::kCPU;
-  int threads = 0;            ///< of LibTorch; 0 = (cores - 1) / lanes: by lanes, so that results do not depend on
-                              ///< workers; one core is left to servers and the network
-  Step log_every = 10;        ///< steps per row of metrics
-  Step histograms_every = 0;  ///< steps per histogram of the parameters and their gradients, for TensorBoard; 0 = none
+  bool cuda_graphs = false;    ///< on a GPU, the work of a step of a steady model and task is started as a whole
+  bool deterministic = false;  ///< on a GPU, the same bits from run to run and for any number of workers: only
+                               ///< algorithms that promise them, which are slower; what has none is refused
+  int threads = 0;             ///< of LibTorch; 0 = (cores - 1) / lanes: by lanes, so that results do not depend on
+                               ///< workers; one core is left to servers and the network
+  Step log_every = 10;         ///< steps per row of metrics
+  Step histograms_every = 0;   ///< steps per histogram of the parameters and their gradients, for TensorBoard; 0 = none
   bool evaluate_each_epoch = true;  ///< else only at the end
   double slowdown = 1;              ///< experiments: this worker takes this many times as long for its gradients
   std::chrono::milliseconds least_step{0};  ///< experiments: minimum duration of a step
@@ -193,6 +196,7 @@ struct TrainOptions {
 
   bool balance = false;      ///< lanes move from slow workers to fast ones; the result stays the same
   bool timeline = false;     ///< each worker records what it does when: timeline.json in the run folder
+  Step profile_steps = 0;    ///< the chief records every operation of so many steps: RunFolder::profile
   bool trace_steps = false;  ///< and a trace of when its steps began and ended, complete even if it dies
 
   std::vector<std::shared_ptr<Callback>> callbacks = {};  ///< besides the usual files; run on the chief

@@ -8,6 +8,7 @@ namespace trireme::cuda {
 namespace {
 
 constexpr int kThreads = 1024;  // the rows that are at work fit into the cache of an H100
+constexpr int kHolders = 1024;  // threads that hold a row in their registers
 constexpr int kWarp = 32;
 
 /// A maximum, and a sum of exponentials relative to it.
@@ -112,6 +113,73 @@ __global__ void __launch_bounds__(kThreads) at_once(Logits logits, float* loss, 
   differentiate<T, each>(logits, values, target, sum, of_loss / static_cast<float>(logits.rows));
 }
 
+/// `combine` over the values of all threads of a block.
+template <typename Combine>
+__device__ float combine_holders(float value, float none, Combine combine) {
+  __shared__ float warps[kHolders / kWarp];
+  const auto combine_warp = [&](float mine) {
+#pragma unroll
+    for (int distance = kWarp / 2; distance > 0; distance /= 2) {
+      mine = combine(mine, __shfl_xor_sync(~0u, mine, distance));
+    }
+    return mine;
+  };
+  value = combine_warp(value);
+  __syncthreads();  // what was there before has been read
+  if (threadIdx.x % kWarp == 0) warps[threadIdx.x / kWarp] = value;
+  __syncthreads();
+  return combine_warp(threadIdx.x % kWarp < kHolders / kWarp ? warps[threadIdx.x % kWarp] : none);
+}
+
+/// Both, of rows that fit into a block's registers: memory is read once, and all of a row at a time.
+template <typename T, int packs>
+__global__ void __launch_bounds__(kHolders, 1) at_once_held(Logits logits, float* loss, float of_loss) {
+  constexpr int kEach = 8;
+  const std::int64_t row = blockIdx.x;
+  T* const values = static_cast<T*>(logits.values) + row * logits.stride;
+  const std::int64_t target = logits.targets[row];
+  const int classes = static_cast<int>(logits.classes);
+  const int stride = static_cast<int>(logits.stride);
+  const auto place = [](int k) { return (k * kHolders + static_cast<int>(threadIdx.x)) * kEach; };
+  Pack<T, kEach> held[packs];
+#pragma unroll
+  for (int k = 0; k < packs; ++k) {
+    if (place(k) < stride) held[k] = *reinterpret_cast<const Pack<T, kEach>*>(values + place(k));
+  }
+  float most = -INFINITY;
+#pragma unroll
+  for (int k = 0; k < packs; ++k) {
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      if (place(k) + i < classes) most = fmaxf(most, to_float(held[k].values[i]));
+    }
+  }
+  most = combine_holders(most, -INFINITY, [](float a, float b) { return fmaxf(a, b); });
+  float sum = 0;
+#pragma unroll
+  for (int k = 0; k < packs; ++k) {
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      if (place(k) + i < classes) sum += __expf(to_float(held[k].values[i]) - most);
+    }
+  }
+  const float log_sum = most + logf(combine_holders(sum, 0, [](float a, float b) { return a + b; }));
+  if (threadIdx.x == 0) loss[row] = loss_of(logits, values, target, log_sum);
+  __syncthreads();  // the target's logit has been read
+  const float scale = of_loss / static_cast<float>(logits.rows);
+#pragma unroll
+  for (int k = 0; k < packs; ++k) {
+    if (place(k) >= stride) continue;
+    float x[kEach];
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      const float probability = __expf(to_float(held[k].values[i]) - log_sum);
+      x[i] = place(k) + i < classes ? (probability - (place(k) + i == target ? 1.0f : 0.0f)) * scale : 0.0f;
+    }
+    store(values + place(k), x);
+  }
+}
+
 template <typename T, int each>
 __global__ void __launch_bounds__(kThreads) rescale(Logits logits, float assumed, const float* of_loss) {
   if (*of_loss == assumed) return;
@@ -132,6 +200,22 @@ void with_each(const Logits& logits, Work work) {
   const bool wide = logits.stride % 8 == 0 && reinterpret_cast<std::uintptr_t>(logits.values) % 16 == 0;
   if (wide) return work(std::integral_constant<int, 8>());
   work(std::integral_constant<int, 1>());
+}
+
+/// Calls `work` with how many packs of eight a thread has to hold of a row, if it can.
+template <typename Work>
+bool with_packs(const Logits& logits, Work work) {
+  const bool wide = logits.stride % 8 == 0 && reinterpret_cast<std::uintptr_t>(logits.values) % 16 == 0;
+  const std::int64_t packs = (logits.stride + kHolders * 8 - 1) / (kHolders * 8);
+  if (!wide || logits.type == Type::kFloat || packs > 7) return false;  // of 64 registers, 28
+  if (packs <= 2) {
+    work(std::integral_constant<int, 2>());
+  } else if (packs <= 4) {
+    work(std::integral_constant<int, 4>());
+  } else {
+    work(std::integral_constant<int, 7>());
+  }
+  return true;
 }
 
 }  // namespace
@@ -162,6 +246,11 @@ void cross_entropy_at_once(const Logits& logits, float of_loss, float* loss, Str
   if (logits.rows == 0) return;
   const auto blocks = static_cast<unsigned>(logits.rows);
   with_type(logits.type, [&](auto number) {
+    const bool held = with_packs(logits, [&](auto packs) {
+      launch("compute and differentiate a cross entropy", at_once_held<decltype(number), packs.value>, blocks, kHolders,
+             0, stream, logits, loss, of_loss);
+    });
+    if (held) return;
     with_each(logits, [&](auto each) {
       launch("compute and differentiate a cross entropy", at_once<decltype(number), each.value>, blocks, kThreads, 0,
              stream, logits, loss, of_loss);

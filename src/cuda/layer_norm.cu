@@ -10,7 +10,7 @@ namespace {
 constexpr int kWarp = 32;
 constexpr int kWarps = 4;             // of a block; each has a row at a time
 constexpr int kEach = 4;              // elements that a thread moves at once
-constexpr int kBackwardBlocks = 528;  // four for each multiprocessor of an H100
+constexpr int kBackwardBlocks = 396;  // three for each multiprocessor of an H100
 
 /// A warp's part in a row: pack `k` of a thread begins here.
 __device__ __forceinline__ int place(int k) { return (k * kWarp + static_cast<int>(threadIdx.x)) * kEach; }
@@ -84,8 +84,9 @@ __device__ void add_warps(const float (&sums)[packs][kEach], float* shared, floa
 
 /// All blocks run at once: the last ones would have the multiprocessors to themselves otherwise.
 template <typename T, int packs>
-__global__ void __launch_bounds__(kWarp* kWarps, packs <= 6 ? 4 : 1) backward(LayerNormBackward norm) {
+__global__ void __launch_bounds__(kWarp* kWarps, packs <= 6 ? 3 : 1) backward(LayerNormBackward norm) {
   TRIREME_DYNAMIC_SHARED(float, shared);
+  constexpr bool kAtOnce = packs <= 8;  // there are registers for all that is read of a row
   const int width = static_cast<int>(norm.width);
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * kWarps;
   float of_scale[packs][kEach] = {};
@@ -96,14 +97,20 @@ __global__ void __launch_bounds__(kWarp* kWarps, packs <= 6 ? 4 : 1) backward(La
     const float inverse = norm.inverse[row];
     float normal[packs][kEach];   // the normalised row
     float through[packs][kEach];  // gradient times scale
+    float elsewhere[kAtOnce ? packs : 1][kEach];
     float sum = 0;
     float product = 0;
 #pragma unroll
     for (int k = 0; k < packs; ++k) {
       if (place(k) >= width) continue;
-      float scale[kEach];
       load(norm.sum + at + place(k), normal[k]);
       load(static_cast<const T*>(norm.of_out) + at + place(k), through[k]);
+      if (kAtOnce && norm.of_sum != nullptr) load(norm.of_sum + at + place(k), elsewhere[k]);
+    }
+#pragma unroll
+    for (int k = 0; k < packs; ++k) {
+      if (place(k) >= width) continue;
+      float scale[kEach];
       load(norm.scale + place(k), scale);
 #pragma unroll
       for (int i = 0; i < kEach; ++i) {
@@ -120,10 +127,14 @@ __global__ void __launch_bounds__(kWarp* kWarps, packs <= 6 ? 4 : 1) backward(La
 #pragma unroll
     for (int k = 0; k < packs; ++k) {
       if (place(k) >= width) continue;
-      float result[kEach] = {};
-      if (norm.of_sum != nullptr) load(norm.of_sum + at + place(k), result);
+      float (&more)[kEach] = elsewhere[kAtOnce ? k : 0];
+      if (!kAtOnce && norm.of_sum != nullptr) load(norm.of_sum + at + place(k), more);
+      float result[kEach];
 #pragma unroll
-      for (int i = 0; i < kEach; ++i) result[i] += (through[k][i] - sum - normal[k][i] * product) * inverse;
+      for (int i = 0; i < kEach; ++i) {
+        const float own = (through[k][i] - sum - normal[k][i] * product) * inverse;
+        result[i] = norm.of_sum != nullptr ? more[i] + own : own;
+      }
       store(norm.of_x + at + place(k), result);
       if (norm.of_branch != nullptr) store(static_cast<T*>(norm.of_branch) + at + place(k), result);
     }

@@ -47,8 +47,15 @@ __device__ double block_sum(double value) {
 
 __global__ void __launch_bounds__(kThreads) square_partials(const float* values, std::size_t count, double* partials) {
   const std::size_t stride = static_cast<std::size_t>(gridDim.x) * kThreads;
+  const std::size_t first = static_cast<std::size_t>(blockIdx.x) * kThreads + threadIdx.x;
+  const std::size_t fours = reinterpret_cast<std::uintptr_t>(values) % alignof(float4) == 0 ? count / 4 : 0;
   double sum = 0;
-  for (std::size_t i = static_cast<std::size_t>(blockIdx.x) * kThreads + threadIdx.x; i < count; i += stride) {
+  for (std::size_t i = first; i < fours; i += stride) {
+    const float4 four = reinterpret_cast<const float4*>(values)[i];
+    sum += static_cast<double>(four.x) * four.x + static_cast<double>(four.y) * four.y;
+    sum += static_cast<double>(four.z) * four.z + static_cast<double>(four.w) * four.w;
+  }
+  for (std::size_t i = fours * 4 + first; i < count; i += stride) {
     const double value = values[i];
     sum += value * value;
   }

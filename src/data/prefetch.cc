@@ -8,8 +8,9 @@
 
 namespace trireme::data {
 
-Prefetcher::Prefetcher(std::shared_ptr<const Dataset> dataset, Producer produce, std::size_t depth)
-    : dataset_(std::move(dataset)), produce_(std::move(produce)) {
+Prefetcher::Prefetcher(std::shared_ptr<const Dataset> dataset, Producer produce, std::size_t depth,
+                       Batch::Allocate allocate)
+    : dataset_(std::move(dataset)), produce_(std::move(produce)), allocate_(std::move(allocate)) {
   if (depth == 0) fail<InvalidArgument>("a prefetch depth of 0 reads nothing ahead: set it to 1 or more");
   ring_.resize(depth);
   spare_.reserve(depth + 2);  // the most that can exist: in the ring, with the thread, with the caller
@@ -72,7 +73,7 @@ Batch Prefetcher::begin_read(const Work& work) {
   reading_ = true;
   reading_step_ = work.step;
   reading_lane_ = work.lane;
-  if (spare_.empty()) return {};
+  if (spare_.empty()) return Batch(allocate_);
   Batch batch = std::move(spare_.back());
   spare_.pop_back();
   return batch;

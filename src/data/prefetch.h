@@ -42,8 +42,10 @@ class Prefetcher {
   /// return (anything) soon after the token requests a stop.
   using Producer = std::function<std::optional<Work>(std::stop_token)>;
 
-  /// Starts reading at once, up to `depth` items ahead of next(). Throws InvalidArgument if `depth` is 0.
-  Prefetcher(std::shared_ptr<const Dataset> dataset, Producer produce, std::size_t depth = 2);
+  /// Starts reading at once, up to `depth` items ahead of next(), into memory of `allocate`, if given, which is called
+  /// on the prefetch thread. Throws InvalidArgument if `depth` is 0.
+  Prefetcher(std::shared_ptr<const Dataset> dataset, Producer produce, std::size_t depth = 2,
+             Batch::Allocate allocate = {});
 
   /// Stops and joins: waits at most for the current read, or for the producer to return.
   ~Prefetcher() = default;
@@ -75,6 +77,7 @@ class Prefetcher {
 
   const std::shared_ptr<const Dataset> dataset_;
   const Producer produce_;
+  const Batch::Allocate allocate_;
 
   mutable Mutex mutex_;
   Condition ready_;

@@ -7,6 +7,7 @@
 #include <torch/utils.h>
 
 #include "base/random.h"
+#include "tensor/device/work_graph.h"
 #include "tensor_parallel/dropout_mask.h"
 
 namespace trireme {
@@ -28,7 +29,26 @@ LayerOfThread& layer_of_thread() {
   return layer;
 }
 
+bool& without_seeds() {
+  thread_local bool without = false;
+  return without;
+}
+
+RandomWatch*& watch_of_thread() {
+  thread_local RandomWatch* watch = nullptr;
+  return watch;
+}
+
 }  // namespace
+
+WithoutSeeds::WithoutSeeds() { without_seeds() = true; }
+WithoutSeeds::~WithoutSeeds() { without_seeds() = false; }
+
+RandomWatch::RandomWatch(const at::Device& device) : device_(device) { watch_of_thread() = this; }
+RandomWatch::~RandomWatch() { watch_of_thread() = nullptr; }
+
+/// Seeds start a generator anew: so this is asked for before the next one, too.
+bool RandomWatch::drawn() { return drawn_ = drawn_ || device::has_drawn(device_); }
 
 LaneSeed::LaneSeed(std::uint64_t seed) : outer_(std::exchange(lane_of_thread(), seed)) {}
 
@@ -46,6 +66,8 @@ LayerSeed::LayerSeed(const std::string& layer)
       outer_drawn_(std::exchange(layer_of_thread().drawn, 0)) {
   if (!lane_of_thread()) return;
   layer_of_thread().seed = mix_name(*lane_of_thread(), layer);
+  if (watch_of_thread() != nullptr) watch_of_thread()->drawn();
+  if (without_seeds()) return;
   torch::manual_seed(*layer_of_thread().seed);
 }
 

@@ -25,6 +25,32 @@ class LaneSeed {
 /// Returns the seed of part `part` of a lane: lanes of one part have (seed, step, lane) alone.
 std::uint64_t lane_seed(std::uint64_t seed, std::uint64_t step, std::uint64_t lane, std::uint64_t part = 0);
 
+/// While it lives, layers that this thread computes do not seed generators, which cannot be done while the work of a
+/// GPU is recorded; only for models that draw no random numbers.
+class WithoutSeeds {
+ public:
+  WithoutSeeds();
+  ~WithoutSeeds();
+  WithoutSeeds(const WithoutSeeds&) = delete;
+  WithoutSeeds& operator=(const WithoutSeeds&) = delete;
+};
+
+/// While it lives, finds out whether what this thread computes draws random numbers on a device. One at a time.
+class RandomWatch {
+ public:
+  explicit RandomWatch(const at::Device& device);
+  ~RandomWatch();
+  RandomWatch(const RandomWatch&) = delete;
+  RandomWatch& operator=(const RandomWatch&) = delete;
+
+  /// Since its construction.
+  bool drawn();
+
+ private:
+  at::Device device_;
+  bool drawn_ = false;
+};
+
 namespace models {
 
 /// A layer's forward on this thread. Within a LaneSeed it seeds torch's default generators, from which modules of

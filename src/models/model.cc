@@ -93,7 +93,9 @@ std::vector<std::string> model_names() {
 
 Model make_model(const std::string& name, const data::Schema& samples, std::int64_t outputs) {
   const Found found = find_model(name, samples, outputs);
-  return found.layers ? whole_model(found.layers) : found.make();
+  Model model = found.layers ? whole_model(found.layers) : found.make();
+  model.steady = models::ready().contains(name.substr(0, name.find(':')));
+  return model;
 }
 
 std::shared_ptr<const LayerList> make_layers(const std::string& name, const data::Schema& samples,

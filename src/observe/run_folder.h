@@ -45,6 +45,7 @@ class RunFolder {
   std::filesystem::path result() const { return path_ / "result.json"; }
   std::filesystem::path timeline() const { return path_ / "timeline.json"; }
   std::filesystem::path timeline_parts() const { return path_ / "timeline"; }  ///< by process
+  std::filesystem::path profile() const { return path_ / "profile"; }          ///< of operations: TrainOptions
   std::filesystem::path outcome() const { return path_ / "outcome.json"; }     ///< how the last launch ended
   std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
   std::filesystem::path config() const { return path_ / "config.toml"; }

@@ -20,6 +20,15 @@ Task task_or_ready(Task task, const data::Schema& samples) {
   return task;
 }
 
+void check_set(const NamedSet& set, const data::Schema& samples) {
+  if (!set.samples || set.name.empty() || set.name == "train") {
+    fail<InvalidArgument>("a set to evaluate on needs samples, and a name other than 'train': '{}'", set.name);
+  }
+  if (set.samples->schema() == samples) return;
+  fail<InvalidArgument>("the samples of set '{}' are {}, and those to train on are {}", set.name,
+                        set.samples->schema().describe(), samples.describe());
+}
+
 void check_loss(const Outcome& outcome, const Task& task) {
   if (!outcome.loss.defined() || outcome.loss.numel() != 1) {
     fail<InvalidArgument>("task '{}' gave a loss of {} numbers: it must be one, the mean over the batch", task.name,

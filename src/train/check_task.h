@@ -9,6 +9,9 @@ namespace trireme {
 /// cannot be had with these samples.
 Task task_or_ready(Task task, const data::Schema& samples);
 
+/// Throws InvalidArgument unless a model of these samples can be evaluated on the set.
+void check_set(const NamedSet& set, const data::Schema& samples);
+
 /// Throws InvalidArgument if the loss is no scalar.
 void check_loss(const Outcome& outcome, const Task& task);
 

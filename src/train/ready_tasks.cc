@@ -82,6 +82,7 @@ Task ready(const char* name, MakeOutcome outcome, const char* best_by = "",
   task.name = name;
   task.outputs = [name](const data::Schema& samples) { return data::outputs_for(name, samples); };
   task.best_by = best_by;
+  task.steady = true;
   return task;
 }
 

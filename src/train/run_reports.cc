@@ -5,7 +5,9 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "collective/operation.h"
 #include "observe/metrics_file.h"
@@ -55,12 +57,33 @@ void RunReports::begin_step(const StepWork& work, bool speaks) {
   const auto unit = plan_.leased ? std::optional(work.step * plan_.lanes + work.lanes.first) : std::nullopt;
   trace_.begin(work.step, speaks ? work.lanes : LaneRange{work.lanes.first, 0}, unit);
   step_->store(work.step);
+  if (options_.profile_steps > 0) record_operations();
   step_began_ = Deadline::Clock::now();
 }
 
 void RunReports::end_step(bool repeated) {
   trace_.end(repeated);
   ring_->add({.name = "step", .begin = step_began_, .end = Deadline::Clock::now(), .step = step_->load()});
+}
+
+/// The first steps choose algorithms and allocate: they are not recorded.
+void RunReports::record_operations() {
+  constexpr Step kWarmUp = 10;
+  if (steps_here_++ == kWarmUp && job_.chief() && job_.folder()) profile_.emplace(options_.device);
+  if (profile_ && steps_here_ > kWarmUp + options_.profile_steps) write_profile();
+}
+
+void RunReports::write_profile() {
+  const std::filesystem::path folder = job_.folder()->profile();
+  const OperationCosts costs = profile_->finish(folder / "trace.json");
+  profile_.reset();
+  nlohmann::json summary = to_json(costs);
+  summary["steps"] = options_.profile_steps;
+  const std::string text = summary.dump(1) + "\n";
+  write_file_atomically(folder / "operations.json", std::as_bytes(std::span(text)));
+  log_info(
+      "profile_written", "recorded the operations of some steps",
+      {{"steps", options_.profile_steps}, {"seconds", costs.seconds}, {"file", (folder / "operations.json").string()}});
 }
 
 void RunReports::count(const StepWork& work, const std::vector<LaneStatistics>& lanes, double lr, double took_s) {
@@ -97,6 +120,7 @@ void RunReports::evaluated(Step step, const Evaluation& evaluation) {
 }
 
 void RunReports::ended(const Model& model, const TrainResult& result) {
+  if (profile_) write_profile();  // there were fewer steps
   for (const auto& callback : callbacks_) callback->on_end(model, result);
 }
 

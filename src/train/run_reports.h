@@ -14,6 +14,7 @@
 #include "observe/phase_clock.h"
 #include "observe/span_ring.h"
 #include "observe/timeline.h"
+#include "tensor/operation_profile.h"
 #include "train/compute/work_stream.h"
 #include "train/histogram_writer.h"
 #include "train/row_parts.h"
@@ -67,6 +68,8 @@ class RunReports {
 
  private:
   void watch_collectives();
+  void record_operations();
+  void write_profile();
   void become_chief(std::optional<Step> at);
   std::map<std::string, std::string> hyperparameters() const;
 
@@ -90,6 +93,8 @@ class RunReports {
   bool watching_ = false;                             // the communicator
   std::vector<std::shared_ptr<Callback>> callbacks_;  // the chief's
   std::optional<HistogramWriter> histograms_;         // likewise, if they are wanted
+  std::optional<OperationProfile> profile_;           // likewise
+  Step steps_here_ = 0;                               // that this process began
 };
 
 /// Logs what this worker held, in bytes; `tensors` is the most that LibTorch took besides: activations, sums of lanes.

@@ -17,10 +17,12 @@
 #include "optim/update_config.h"
 #include "ps/consistency.h"
 #include "tensor/compute_threads.h"
+#include "tensor/device/device.h"
 #include "tensor/device/out_of_memory.h"
 #include "tensor/heap.h"
 #include "train/check_task.h"
 #include "train/compute/lane_computer.h"
+#include "train/compute/tensor_batch.h"
 #include "train/evaluator.h"
 #include "train/failure_watch.h"
 #include "train/given_options.h"
@@ -36,16 +38,6 @@ namespace {
 
 constexpr const char* kTestSet = "test";
 constexpr double kPauseApart = 60;  // seconds: short epochs are no reason to wait for the slowest again and again
-
-/// Throws InvalidArgument unless a model of these samples can be evaluated on the set.
-void check_set(const NamedSet& set, const data::Schema& samples) {
-  if (!set.samples || set.name.empty() || set.name == "train") {
-    fail<InvalidArgument>("a set to evaluate on needs samples, and a name other than 'train': '{}'", set.name);
-  }
-  if (set.samples->schema() == samples) return;
-  fail<InvalidArgument>("the samples of set '{}' are {}, and those to train on are {}", set.name,
-                        set.samples->schema().describe(), samples.describe());
-}
 
 /// "ps:bsp", "zero:2 on pipe=2,tensor=1".
 std::string describe_strategy(const TrainOptions& options) {
@@ -175,8 +167,9 @@ class Trainer::Run final : public TrainControl {
     epoch_ = sampler_->epoch_of(clock_);
     const auto own = strategy_->deal();
     const std::vector<LaneRange> lanes = own ? *own : job_.view().deal(options_.lanes);
-    stream_ = plan_.leased ? make_leased_stream(train_, sampler_, job_.membership())
-                           : make_fixed_stream(train_, sampler_, lanes[job_.rank()], clock_, plan_.steps);
+    const auto memory = batch_memory(options_.device);
+    stream_ = plan_.leased ? make_leased_stream(train_, sampler_, job_.membership(), memory)
+                           : make_fixed_stream(train_, sampler_, lanes[job_.rank()], clock_, plan_.steps, memory);
     model_.module->train();
     const bool divided = options_.strategy.divides_state() || options_.mesh.divides_model();
     if (clock_ == 0 && divided) checkpoints_.save_first(*strategy_);
@@ -472,6 +465,7 @@ Trainer::Trainer(Job& job, Model model, TrainOptions options)
   if (!model_.module) model_.module = std::make_shared<torch::nn::Module>("Divided");  // nobody has all of it
   keep_freed_memory();
   set_compute_threads(options_.threads > 0 ? options_.threads : threads_per_worker(options_.lanes));
+  use_device(options_.device, options_.deterministic);
   model_.module->to(options_.device);
 }
 

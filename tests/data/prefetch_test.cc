@@ -51,6 +51,24 @@ std::optional<Work> wait_for_stop(const std::stop_token& stop) {
   return std::nullopt;
 }
 
+TEST(Prefetch, ReadsIntoTheMemoryItIsGiven) {
+  std::atomic<int> given = 0;
+  std::vector<std::byte> memory(1024);
+  const auto allocate = [&](std::size_t bytes) {
+    EXPECT_LE(bytes, memory.size());
+    ++given;
+    return std::shared_ptr<std::byte>(memory.data(), [](std::byte*) {});
+  };
+  Prefetcher prefetcher(std::make_shared<Counting>(), steps(3), 1, allocate);
+  for (int step = 0; step < 3; ++step) {
+    std::optional<Item> item = prefetcher.next(Deadline::in(30s));
+    ASSERT_TRUE(item.has_value());
+    EXPECT_EQ(item->batch.bytes(0).data(), memory.data());
+    prefetcher.recycle(std::move(item->batch));
+  }
+  EXPECT_GE(given, 1);
+}
+
 TEST(Prefetch, DeliversInOrderThenEnds) {
   for (const std::size_t depth : {1, 2, 5, 100}) {
     Prefetcher prefetcher(std::make_shared<Counting>(), steps(20), depth);

@@ -240,6 +240,18 @@ inline auto flags_of_who_takes_part() {
            [](auto& worker, const TrainFlags& flags) { worker.options.consistency.damp_stale = flags.damp_stale; }),
       flag("--device", &TrainFlags::device, "cpu or cuda", {.show_default = true, .check = check_device},
            [](auto& worker, const TrainFlags& flags) { worker.set_device(flags.device); }),
+      flag("--cuda-graphs", &TrainFlags::cuda_graphs,
+           "auto: a GPU is given the work of a step as a whole where that can be, instead of kernel by kernel; off: "
+           "never",
+           {.show_default = true,
+            .check =
+                [](const std::string& name, const std::string& text) {
+                  if (text != "auto" && text != "off") fail<InvalidArgument>("{} {}: use auto or off", name, text);
+                }},
+           [](auto& worker, const TrainFlags& flags) { worker.options.cuda_graphs = flags.cuda_graphs != "off"; }),
+      flag("--deterministic", &TrainFlags::deterministic,
+           "on a GPU: the same bits from run to run and for any number of workers, as always on the CPU; slower", {},
+           [](auto& worker, const TrainFlags& flags) { worker.options.deterministic = flags.deterministic; }),
       flag("--threads", &TrainFlags::threads, "of LibTorch in each worker; 0: (cores - 1) / lanes",
            {.show_default = true, .limits = {.most = 1024}},
            [](auto& worker, const TrainFlags& flags) { worker.options.threads = flags.threads; }),
@@ -415,7 +427,11 @@ inline auto flags_of_when_it_ends() {
       flag("--timeline", &TrainFlags::timeline,
            "write timeline.json: what each worker and server did when, for ui.perfetto.dev",
            {.set_job = [](launch::JobSpec& job, const TrainFlags& flags) { job.timeline = flags.timeline; }},
-           [](auto& worker, const TrainFlags& flags) { worker.options.timeline = flags.timeline; }));
+           [](auto& worker, const TrainFlags& flags) { worker.options.timeline = flags.timeline; }),
+      flag("--profile", &TrainFlags::profile,
+           "record what LibTorch and the GPU compute in so many steps, after ten to warm up: RUN/profile; 0: nothing",
+           {.of_one_launch = true},
+           [](auto& worker, const TrainFlags& flags) { worker.options.profile_steps = flags.profile; }));
 }
 
 inline auto flags_of_experiments() {

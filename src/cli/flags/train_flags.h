@@ -85,6 +85,8 @@ struct TrainFlags {
   std::uint64_t seed = 1;
   std::string shard = "shuffled";  ///< see data::Sharding
   std::string device = "cpu";
+  std::string cuda_graphs = "off";
+  bool deterministic = false;
   int threads = 0;
   std::string transport = "auto";
   std::string codec = "none";
@@ -92,6 +94,7 @@ struct TrainFlags {
   std::uint32_t latency_ms = 0;
   bool trace_algorithms = false;
   bool timeline = false;
+  std::uint64_t profile = 0;
   std::string checkpoint_every = "epoch";
   std::uint32_t keep_checkpoints = 3;
   std::string checkpoint_rate;

@@ -33,7 +33,8 @@ LaneComputer::LaneComputer(const Model& model, const TrainOptions& options, Span
       spans_(spans),
       parameters_(tensors_of(trainable_parameters(*model.module))),
       hooks_(parameters_),
-      buffers_(*model.module) {}
+      buffers_(*model.module),
+      recorded_(options.device, model.steady && options.task.steady && options.cuda_graphs) {}
 
 std::vector<LaneStatistics> LaneComputer::compute(const StepWork& work, GradientSink& sink) {
   std::vector<LaneStatistics> statistics(work.lanes.count);
@@ -54,23 +55,23 @@ std::vector<LaneStatistics> LaneComputer::compute(const StepWork& work, Gradient
       continue;
     }
     const data::Item& item = work.items[move.lane];
-    const bool last = i == last_compute;
     // Once the last lane's gradient of a parameter is there, its sum is complete and leaves.
-    const auto complete = [&](std::size_t p) {
-      for (std::size_t rest = last_compute + 1; rest < program.size(); ++rest) add(program[rest].level, p, sink);
-      sink.add(p);
-    };
-    const auto on_gradient = [&](std::size_t p, const torch::Tensor& gradient) {
+    const auto take = [&, last = i == last_compute](std::size_t p, const torch::Tensor& gradient, const Ready& ready) {
       store(move.level, p, gradient, sink);
-      if (last) complete(p);
+      if (!last) return;
+      for (std::size_t rest = last_compute + 1; rest < program.size(); ++rest) add(program[rest].level, p, sink);
+      ready(p);
     };
+    const Ready ready = [&](std::size_t p) { sink.add(p); };
     if (buffer_sums) buffers_.begin_lane();
     // First what is not computed: the last pass of all workers is then the one whose gradients leave.
     skip_passes(options_.accumulate - parts_of(item), sink);
     if (item.batch.size() == 0) {  // the last batch of an epoch can have fewer samples than lanes
-      for (std::size_t p = parameters_.size(); p-- > 0;) on_gradient(p, torch::Tensor());
+      for (std::size_t p = parameters_.size(); p-- > 0;) take(p, torch::Tensor(), ready);
     } else {
-      compute_lane(item, statistics[move.lane], on_gradient);
+      RecordedLanes::Key key{.position = i, .lanes = work.lanes.count, .loss_scale = loss_scale_};
+      if (recorded_.on()) key.gradients = sink.gradient(0).data();
+      compute_lane(item, std::move(key), statistics[move.lane], take, ready);
     }
     if (buffer_sums) buffers_.end_lane(move.level, *buffer_sums);
   }
@@ -88,58 +89,72 @@ Lane LaneComputer::parts_of(const data::Item& item) const {
   return static_cast<Lane>(std::min<std::uint64_t>(options_.accumulate, item.batch.size()));
 }
 
-void LaneComputer::compute_lane(const data::Item& item, LaneStatistics& statistics,
-                                const GradientHooks::OnGradient& on_gradient) {
+void LaneComputer::compute_lane(const data::Item& item, RecordedLanes::Key key, LaneStatistics& statistics,
+                                const Take& take, const Ready& ready) {
   // Random numbers belong to (seed, step, lane), not to the worker that happens to compute them; those of a layer to
   // its name, too, so that they are the same in a pipeline.
   torch::manual_seed(lane_seed(options_.seed, item.work.step, item.work.lane));
-  const std::uint64_t samples = item.batch.size();
   const Lane parts = parts_of(item);
-  std::vector<std::pair<Outcome, SampleRange>> later;
-  for (Lane part = 0; part < parts; ++part) {
-    const LaneSeed random(lane_seed(options_.seed, item.work.step, item.work.lane, part));
-    const SampleRange range = lane_samples(samples, parts, part);
-    Outcome outcome = forward(item, range);
-    if (!late_) note(outcome, item, range, statistics);
-    // Gradients are summed over samples; the mean is taken once, over all lanes.
-    const torch::Tensor loss = outcome.loss * loss_factor(range);
-    outcome.loss = outcome.loss.detach();
-    if (late_) later.emplace_back(std::move(outcome), range);
-    const ScopedSpan span(spans_, "backward", item.work.step);
-    if (part + 1 < parts) {
-      hooks_.accumulate(loss);
-    } else {
-      hooks_.backward(loss, on_gradient);
+  std::vector<SampleRange> ranges;
+  for (Lane part = 0; part < parts; ++part) ranges.push_back(lane_samples(item.batch.size(), parts, part));
+  if (!late_) {
+    for (Lane part = 0; part < parts; ++part) {
+      ComputedPart computed = forward(item, part, ranges[part], to_tensors(item.batch, ranges[part], options_.device));
+      note(computed, item, statistics);
+      backward(computed, item.work.step, part + 1 == parts, take, ready);
     }
+    return;
   }
-  for (auto& [outcome, range] : later) note(outcome, item, range, statistics);
+  key.parts = parts;
+  for (std::size_t field = 0; field < item.batch.schema().size(); ++field) {
+    key.shapes.emplace_back(item.batch.shape(field).begin(), item.batch.shape(field).end());
+  }
+  const auto compute = [&](const std::vector<Batch>& samples, const Ready& when_ready) {
+    std::vector<ComputedPart> all;
+    for (Lane part = 0; part < parts; ++part) {
+      all.push_back(forward(item, part, ranges[part], samples[part]));
+      backward(all.back(), item.work.step, part + 1 == parts, take, when_ready);
+    }
+    return all;
+  };
+  for (ComputedPart& computed : recorded_.compute(key, item, ranges, compute, ready)) note(computed, item, statistics);
 }
 
 double LaneComputer::loss_factor(SampleRange part) const {
   return static_cast<double>(part.count) * static_cast<double>(loss_scale_);
 }
 
-Outcome LaneComputer::forward(const data::Item& item, SampleRange part) {
+/// The samples outlive the step, so the CPU reads them in place.
+ComputedPart LaneComputer::forward(const data::Item& item, Lane part, SampleRange range, const Batch& samples) {
   const ScopedSpan span(spans_, "forward", item.work.step);
-  // The samples outlive the step, so the CPU reads them in place.
-  const Batch samples_here = to_tensors(item.batch, part, options_.device);
+  const LaneSeed random(lane_seed(options_.seed, item.work.step, item.work.lane, part));
   const AutocastScope precision(options_.precision, options_.device);
-  const LossFactor factor(loss_factor(part));
-  Outcome outcome = options_.task.compute(model_, samples_here);
+  const LossFactor factor(loss_factor(range));
+  Outcome outcome = options_.task.compute(model_, samples);
   check_loss(outcome, options_.task);
-  return outcome;
+  return {.outcome = std::move(outcome), .samples = range};
+}
+
+void LaneComputer::backward(ComputedPart& computed, Step step, bool last, const Take& take, const Ready& ready) {
+  const ScopedSpan span(spans_, "backward", step);
+  // Gradients are summed over samples; the mean is taken once, over all lanes.
+  const torch::Tensor loss = computed.outcome.loss * loss_factor(computed.samples);
+  computed.outcome.loss = computed.outcome.loss.detach();
+  if (!last) return hooks_.accumulate(loss);
+  hooks_.backward(loss, [&](std::size_t p, const torch::Tensor& gradient) { take(p, gradient, ready); });
 }
 
 /// Before the gradients of a step have taken effect: a loss that is not finite ends it.
-void LaneComputer::note(Outcome& outcome, const data::Item& item, SampleRange part, LaneStatistics& statistics) {
-  const double value = settle(outcome, options_.task);
+void LaneComputer::note(ComputedPart& computed, const data::Item& item, LaneStatistics& statistics) {
+  const double value = settle(computed.outcome, options_.task);
   if (!std::isfinite(value)) {
     fail<InvalidArgument>("the loss is {} at step {}, lane {}: the learning rate ({}) may be too high, or the data bad",
                           value, item.work.step, item.work.lane, options_.lr);
   }
-  statistics.loss_sum += value * static_cast<double>(part.count);
-  statistics.samples += part.count;
-  trireme::add(statistics.metrics, outcome.metrics);
+  const auto count = computed.samples.count;
+  statistics.loss_sum += value * static_cast<double>(count);
+  statistics.samples += count;
+  trireme::add(statistics.metrics, computed.outcome.metrics);
 }
 
 torch::Tensor LaneComputer::buffer(std::size_t level, std::size_t parameter, GradientSink& sink) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "train/compute/gradient_hooks.h"
 #include "train/compute/gradient_sink.h"
 #include "train/compute/lane_statistics.h"
+#include "train/compute/recorded_lane.h"
 #include "train/compute/step_computer.h"
 #include "train/compute/work_stream.h"
 
@@ -28,9 +30,14 @@ class LaneComputer final : public StepComputer {
 
  private:
   Lane parts_of(const data::Item& item) const;
-  void compute_lane(const data::Item& item, LaneStatistics& statistics, const GradientHooks::OnGradient& on_gradient);
-  Outcome forward(const data::Item& item, SampleRange part);
-  void note(Outcome& outcome, const data::Item& item, SampleRange part, LaneStatistics& statistics);
+  using Ready = RecordedLanes::Ready;
+  using Take = std::function<void(std::size_t parameter, const torch::Tensor& gradient, const Ready& ready)>;
+
+  void compute_lane(const data::Item& item, RecordedLanes::Key key, LaneStatistics& statistics, const Take& take,
+                    const Ready& ready);
+  ComputedPart forward(const data::Item& item, Lane part, SampleRange range, const Batch& samples);
+  void backward(ComputedPart& computed, Step step, bool last, const Take& take, const Ready& ready);
+  void note(ComputedPart& computed, const data::Item& item, LaneStatistics& statistics);
   double loss_factor(SampleRange part) const;
   torch::Tensor buffer(std::size_t level, std::size_t parameter, GradientSink& sink);
   void store(std::size_t level, std::size_t parameter, const torch::Tensor& gradient, GradientSink& sink);
@@ -45,6 +52,7 @@ class LaneComputer final : public StepComputer {
   GradientHooks hooks_;
   LaneBuffers buffers_;
   std::vector<std::vector<torch::Tensor>> scratch_;  // level - 1, parameter: sums of right subtrees
+  RecordedLanes recorded_;
 };
 
 }  // namespace trireme

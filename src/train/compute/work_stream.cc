@@ -18,7 +18,7 @@ std::size_t depth_for(Lane lanes) { return 2 * static_cast<std::size_t>(lanes); 
 class FixedStream final : public WorkStream {
  public:
   FixedStream(std::shared_ptr<const data::Dataset> dataset, std::shared_ptr<const data::Sampler> sampler,
-              LaneRange lanes, Step first, Step steps)
+              LaneRange lanes, Step first, Step steps, data::Batch::Allocate allocate)
       : lanes_(lanes),
         wanted_(first),
         prefetcher_(
@@ -37,7 +37,7 @@ class FixedStream final : public WorkStream {
               }
               return work;
             },
-            depth_for(lanes.count)) {}
+            depth_for(lanes.count), std::move(allocate)) {}
 
   std::optional<StepWork> next(Step step) override {
     wanted_.store(step);
@@ -68,11 +68,12 @@ class FixedStream final : public WorkStream {
 class LeasedStream final : public WorkStream {
  public:
   LeasedStream(std::shared_ptr<const data::Dataset> dataset, std::shared_ptr<const data::Sampler> sampler,
-               cluster::Membership& master)
+               cluster::Membership& master, data::Batch::Allocate allocate)
       : sampler_(std::move(sampler)),
         master_(master),
         prefetcher_(
-            std::move(dataset), [this](const std::stop_token& stop) { return produce(stop); }, 2) {}
+            std::move(dataset), [this](const std::stop_token& stop) { return produce(stop); }, 2, std::move(allocate)) {
+  }
 
   std::optional<StepWork> next(Step /*step*/) override {
     auto item = prefetcher_.next(Deadline::in(kLeaseTime));
@@ -189,14 +190,15 @@ std::uint64_t StepWork::samples() const {
 
 std::unique_ptr<WorkStream> make_fixed_stream(std::shared_ptr<const data::Dataset> dataset,
                                               std::shared_ptr<const data::Sampler> sampler, LaneRange lanes, Step first,
-                                              Step steps) {
-  return std::make_unique<FixedStream>(std::move(dataset), std::move(sampler), lanes, first, steps);
+                                              Step steps, data::Batch::Allocate allocate) {
+  return std::make_unique<FixedStream>(std::move(dataset), std::move(sampler), lanes, first, steps,
+                                       std::move(allocate));
 }
 
 std::unique_ptr<WorkStream> make_leased_stream(std::shared_ptr<const data::Dataset> dataset,
                                                std::shared_ptr<const data::Sampler> sampler,
-                                               cluster::Membership& master) {
-  return std::make_unique<LeasedStream>(std::move(dataset), std::move(sampler), master);
+                                               cluster::Membership& master, data::Batch::Allocate allocate) {
+  return std::make_unique<LeasedStream>(std::move(dataset), std::move(sampler), master, std::move(allocate));
 }
 
 }  // namespace trireme

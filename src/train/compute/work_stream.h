@@ -46,15 +46,16 @@ class WorkStream {
   virtual std::uint64_t finished_units() const { return 0; }
 };
 
-/// Synchronous modes: the same lanes of every step from `first` up to `steps`.
+/// Synchronous modes: the same lanes of every step from `first` up to `steps`, read into memory of `allocate`, if
+/// given.
 std::unique_ptr<WorkStream> make_fixed_stream(std::shared_ptr<const data::Dataset> dataset,
                                               std::shared_ptr<const data::Sampler> sampler, LaneRange lanes, Step first,
-                                              Step steps);
+                                              Step steps, data::Batch::Allocate allocate = {});
 
 /// Asynchronous modes: single lanes of any step, leased from the master, so that fast workers do more of them and each
 /// is done once.
 std::unique_ptr<WorkStream> make_leased_stream(std::shared_ptr<const data::Dataset> dataset,
                                                std::shared_ptr<const data::Sampler> sampler,
-                                               cluster::Membership& master);
+                                               cluster::Membership& master, data::Batch::Allocate allocate = {});
 
 }  // namespace trireme

@@ -41,6 +41,7 @@ ShardedParameters::ShardedParameters(const std::vector<NamedParameter>& paramete
              .config = options_.updates.config});
     part.config.l2 *= part.rule.decay;
     if (!part.tensor.is_contiguous()) part.tensor.set_data(part.tensor.contiguous());  // gradients come in rows
+    part.initial = on_host(part.tensor);
     elements.push_back(static_cast<std::size_t>(parameter.tensor.numel()));
   }
   layout_ = ShardLayout(
@@ -87,7 +88,7 @@ void ShardedParameters::allocate_gradients(collective::Communicator* group) {
 }
 
 std::span<const float> ShardedParameters::initial(std::size_t i) const {
-  const torch::Tensor& tensor = parts_[i].tensor;
+  const torch::Tensor& tensor = parts_[i].initial;
   return {tensor.data_ptr<float>(), static_cast<std::size_t>(tensor.numel())};
 }
 
@@ -96,6 +97,7 @@ void ShardedParameters::take_over(collective::Communicator* group) {
   if (!divided()) gather_values(group);  // if it fails the module still has what it had
   for (std::size_t i = 0; i < parts_.size(); ++i) {
     torch::Tensor& tensor = parts_[i].tensor;
+    parts_[i].initial.reset();
     if (divided()) {
       tensor.set_data(torch::empty(tensor.sizes()));  // a storage of its own, of which only the memory goes
       continue;

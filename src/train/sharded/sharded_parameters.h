@@ -112,7 +112,8 @@ class ShardedParameters {
  private:
   struct Part {
     std::string name;
-    torch::Tensor tensor;  // the module's
+    torch::Tensor tensor;   // the module's
+    torch::Tensor initial;  // its values, in the host's memory, until `take_over`
     WholeTensor whole;
     ParameterRule rule;
     optim::UpdateConfig config;

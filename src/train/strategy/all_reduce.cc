@@ -1,5 +1,7 @@
 #include "train/strategy/all_reduce.h"
 
+#include <torch/cuda.h>
+
 #include "base/error.h"
 #include "base/log.h"
 #include "base/random.h"
@@ -134,6 +136,7 @@ Step AllReduce::sync_state(const Restore& restore) {
   }
   if (catch_up_) {  // the others have met this worker, and end what they tell it
     if (const auto caught_up = catch_up_->finish(Deadline::in(kCatchUpWithin))) at_ = *caught_up;
+    if (device_sums_ && device_sums_->device().is_cuda()) torch::cuda::synchronize();  // it had another stream
     const MutexLock lock(mutex_);
     catch_up_.reset();
   }
