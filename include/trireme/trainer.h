@@ -181,7 +181,7 @@ struct TrainOptions {
   Task task = {};  ///< what training means; one without a function: the ready one that fits the samples
 
   torch::Device device = torch::kCPU;
-  bool cuda_graphs = false;    ///< on a GPU, the work of a step of a steady model and task is started as a whole
+  bool cuda_graphs = true;     ///< on a GPU, the work of a step of a steady model and task is started as a whole
   bool deterministic = false;  ///< on a GPU, the same bits from run to run and for any number of workers: only
                                ///< algorithms that promise them, which are slower; what has none is refused
   int threads = 0;             ///< of LibTorch; 0 = (cores - 1) / lanes: by lanes, so that results do not depend on

@@ -15,7 +15,7 @@ void train(const cli::TrainFlags& flags);
 void check_own(const cli::TrainFlags& flags, const data::Schema& samples);
 
 /// Does what a launcher told a worker of its own: `words` are the flags of a training as JSON, or a verb (eval,
-/// predict, generate) and a cli::ModelUse as JSON. Throws as train does.
+/// predict, generate) and a cli::ModelUse as JSON, or check-device and what --device says. Throws as train does.
 void work(std::span<const std::string> words);
 
 }  // namespace trireme::app

@@ -158,7 +158,13 @@ void State::Impl::enter_view() {
             {"ranks", ranks.size()},
             {"over", ranks.transport()},
             {"step", at_.version}});
-  if (!job_.view().save || !checkpoints_ || !checkpoints_->wanted()) return;
+  if (!job_.view().save) return;
+  if (!checkpoints_ || !checkpoints_->wanted()) {
+    if (ranks.rank() != 0) return;
+    log_warn("checkpoint_skipped", "skipped a checkpoint that was asked for",
+             {{"step", at_.version}, {"reason", "this program saves none: dist::State::save_every turns them on"}});
+    return;
+  }
   checkpoints_->finish();
   save();
 }

@@ -2,15 +2,17 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <map>
 #include <set>
+#include <span>
 
 #include <nlohmann/json.hpp>
 #include <torch/csrc/autograd/profiler_kineto.h>
 #include <torch/cuda.h>
 #include <torch/version.h>
 
-#include "base/error.h"
+#include "base/file.h"
 
 namespace trireme {
 namespace {
@@ -30,7 +32,7 @@ double took(const profiler::KinetoEvent& event) { return static_cast<double>(eve
 /// One operation, where and when.
 struct Moment {
   std::string name;
-  std::uint64_t thread = 0;
+  std::uint64_t thread = 0;  ///< of the host, or stream of the device
   double begin = 0;
   double seconds = 0;
 };
@@ -89,6 +91,35 @@ double covered(std::vector<Moment> moments) {
     end = std::max(end, to);
   }
   return total;
+}
+
+/// Writes what runs on the host and on the device as a trace for ui.perfetto.dev: times in microseconds from the first.
+void write_trace(const std::filesystem::path& file, const std::vector<Moment>& on_host,
+                 const std::vector<Moment>& on_device) {
+  constexpr double kMicro = 1e6;
+  double first = std::numeric_limits<double>::infinity();
+  for (const auto* all : {&on_host, &on_device}) {
+    for (const Moment& moment : *all) first = std::min(first, moment.begin);
+  }
+  nlohmann::json events = nlohmann::json::array();
+  for (const auto* all : {&on_host, &on_device}) {
+    const char* place = all == &on_host ? "host" : "device";
+    const int process = all == &on_host ? 0 : 1;
+    events.push_back({{"ph", "M"}, {"name", "process_name"}, {"pid", process}, {"args", {{"name", place}}}});
+    for (const Moment& moment : *all) {
+      events.push_back({{"ph", "X"},
+                        {"pid", process},
+                        {"tid", moment.thread},
+                        {"name", moment.name},
+                        {"cat", part_of_step(moment.name)},
+                        {"ts", (moment.begin - first) * kMicro},
+                        {"dur", moment.seconds * kMicro}});
+    }
+  }
+  const std::string text = nlohmann::json{{"traceEvents", std::move(events)}}.dump() + "\n";
+  std::error_code ignored;
+  std::filesystem::create_directories(file.parent_path(), ignored);
+  write_file_atomically(file, std::as_bytes(std::span(text)));
 }
 
 struct Word {
@@ -191,8 +222,9 @@ OperationCosts OperationProfile::finish(const std::filesystem::path& trace) {
   std::vector<Moment> on_device;
   std::vector<Moment> on_host;
   for (const profiler::KinetoEvent& event : result->events()) {
-    auto& where = event.deviceType() == device_.type() && device_.is_cuda() ? on_device : on_host;
-    where.push_back({event.name(), event.startThreadId(), began(event), took(event)});
+    const bool by_device = device_.is_cuda() && event.deviceType() == device_.type();
+    const auto thread = by_device ? static_cast<std::uint64_t>(event.deviceResourceId()) : event.startThreadId();
+    (by_device ? on_device : on_host).push_back({event.name(), thread, began(event), took(event)});
   }
   OperationCosts costs;
   Sums sums;
@@ -210,13 +242,7 @@ OperationCosts OperationProfile::finish(const std::filesystem::path& trace) {
     add_own_times(on_host, sums);
   }
   costs.operations = sums.take();
-  std::error_code failed;
-  std::filesystem::create_directories(trace.parent_path(), failed);
-  try {
-    result->save(trace.string());
-  } catch (const std::exception& problem) {
-    fail<IoError>("cannot write the profile {}: {}", trace.string(), problem.what());
-  }
+  write_trace(trace, on_host, on_device);
   return costs;
 }
 

@@ -38,7 +38,7 @@ class OperationProfile {
   OperationProfile(const OperationProfile&) = delete;
   OperationProfile& operator=(const OperationProfile&) = delete;
 
-  /// Ends the recording; writes all of it to `trace`, for ui.perfetto.dev. Throws IoError.
+  /// Ends the recording; writes all of it to `trace`, in a new folder if there is none. Throws IoError.
   OperationCosts finish(const std::filesystem::path& trace);
 
  private:

@@ -132,6 +132,9 @@ TEST(TrainFlags, InvalidValuesAreRefusedByName) {
   EXPECT_FAILS(check_line("--workers 0"), InvalidArgument, "--workers 0");
   EXPECT_FAILS(check_line("--lr 0"), InvalidArgument, "--lr 0");
   EXPECT_FAILS(check_line("--device gpu"), InvalidArgument, "--device gpu");
+  EXPECT_FAILS(check_line("--device cdua"), InvalidArgument, "use cpu");
+  EXPECT_FAILS(check_line("--device cuda:"), InvalidArgument, "such as cuda:1");
+  EXPECT_FAILS(check_line("--device cuda:one"), InvalidArgument, "--device cuda:one");
   EXPECT_FAILS(check_line("--throttle fast"), InvalidArgument, "'fast'");
   EXPECT_FAILS(check_line("--transport shm --throttle 1mbit"), InvalidArgument, "--throttle 1mbit");
   EXPECT_THROW(Command("--replicas 2"), CLI::ValidationError);

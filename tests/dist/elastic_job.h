@@ -72,6 +72,9 @@ class ElasticJob {
                               "the request to scale");
   }
 
+  /// As `trireme checkpoint` does it.
+  void checkpoint() { master_.checkpoint("asked by a test"); }
+
   cluster::JobStatus status() const { return master_.status(); }
 
   std::uint32_t killed() const { return killed_; }

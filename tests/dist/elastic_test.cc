@@ -12,6 +12,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/list.h"
 #include "tests/dist/elastic_job.h"
+#include "tests/support/events.h"
 #include "tests/support/expect_fails.h"
 
 namespace trireme::dist {
@@ -223,6 +224,22 @@ TEST_F(ElasticLoops, TakeInMoreWorkersThanThereWereAtTheStart) {
   third.join();
   EXPECT_EQ(result_.workers, 3u);
   expect_same(result_, expected);
+}
+
+TEST_F(ElasticLoops, AskedForACheckpointThatTheyDoNotMake_SayWhy) {
+  const TempFolder folder;
+  ElasticJob job(2, folder.path());
+  std::atomic<bool> asked{false};
+  ::testing::internal::CaptureStderr();
+  job.run([&](std::unique_ptr<Job> worker) {
+    train(std::move(worker), [&](World& world, Step step, Point point) {
+      if (step != 4 || point != Point::kAfterStep) return;
+      if (!asked.exchange(true)) job.checkpoint();
+      EXPECT_TRUE(eventually([&] { return world.job()->session().regroup_wanted(); }));
+    });
+  });
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasEvent("checkpoint_skipped", {{"reason", ::testing::HasSubstr("save_every")}}));
 }
 
 TEST_F(ElasticLoops, GoOnFromACheckpointWithAnotherNumberOfWorkers) {

@@ -238,7 +238,8 @@ inline auto flags_of_who_takes_part() {
       flag("--damp-stale", &TrainFlags::damp_stale, "ssp, asp: divide a gradient by its staleness",
            {.of_one_strategy = true},
            [](auto& worker, const TrainFlags& flags) { worker.options.consistency.damp_stale = flags.damp_stale; }),
-      flag("--device", &TrainFlags::device, "cpu or cuda", {.show_default = true, .check = check_device},
+      flag("--device", &TrainFlags::device, "cpu, cuda, or one GPU such as cuda:1",
+           {.show_default = true, .check = check_device},
            [](auto& worker, const TrainFlags& flags) { worker.set_device(flags.device); }),
       flag("--cuda-graphs", &TrainFlags::cuda_graphs,
            "auto: a GPU is given the work of a step as a whole where that can be, instead of kernel by kernel; off: "

@@ -230,9 +230,14 @@ void check_strategy(const TrainFlags& flags) {
 }  // namespace
 
 void check_device(const std::string& flag, const std::string& value) {
-  if (value == "cpu" || value == "cuda" || value.starts_with("cuda:")) return;
+  if (value == "cpu" || value == "cuda") return;
+  constexpr std::string_view kOne = "cuda:";
+  const std::string index = value.starts_with(kOne) ? value.substr(kOne.size()) : "";
+  constexpr std::size_t kDigits = 3;  // LibTorch counts GPUs in eight bits
+  if (!index.empty() && index.size() <= kDigits && index.find_first_not_of("0123456789") == std::string::npos) return;
   const std::string meant = value == "gpu" ? "cuda" : value;
-  fail<InvalidArgument>("{} {}{}: use cpu or cuda", flag, value, did_you_mean(meant, {"cpu", "cuda"}));
+  fail<InvalidArgument>("{} {}{}: use cpu, cuda (workers take turns with the GPUs), or one GPU, such as cuda:1", flag,
+                        value, did_you_mean(meant, {"cpu", "cuda"}));
 }
 
 void check_each(const TrainFlags& flags) {

@@ -85,7 +85,7 @@ struct TrainFlags {
   std::uint64_t seed = 1;
   std::string shard = "shuffled";  ///< see data::Sharding
   std::string device = "cpu";
-  std::string cuda_graphs = "off";
+  std::string cuda_graphs = "auto";
   bool deterministic = false;
   int threads = 0;
   std::string transport = "auto";

@@ -15,7 +15,7 @@ void declare_model(CLI::App& command, UseFlags& flags) {
       ->required();
   command.add_option("--checkpoint", flags.checkpoint,
                      "which model: the step of a checkpoint, best or last; the final one unless given");
-  command.add_option("--device", flags.device, "cpu or cuda")->capture_default_str();
+  command.add_option("--device", flags.device, "cpu, cuda, or one GPU such as cuda:1")->capture_default_str();
   add_number(command, "--threads", flags.threads, "of LibTorch in each process; 0: all cores, shared by the workers",
              {.most = 1024})
       ->capture_default_str();
@@ -67,6 +67,7 @@ JobFolder::~JobFolder() {
 
 nlohmann::json run_use(const std::string& verb, const ModelUse& use, const UseFlags& flags,
                        const WorkerProgram& program, JobFolder& folder) {
+  check_device_here(flags.device, program);
   const auto run = observe::RunFolder::create({.path = folder.path()});
   launch::JobSpec job;
   job.workers = job.min_workers = flags.workers;

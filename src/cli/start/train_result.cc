@@ -89,6 +89,7 @@ void tell_result(const launch::JobOutcome& outcome, const observe::RunFolder& fo
   fmt::print("  metrics.jsonl       loss, metrics, speed, clocks over time\n");
   fmt::print("  tensorboard/        the same for: tensorboard --logdir {}/tensorboard\n", out);
   if (flags.timeline) fmt::print("  timeline.json       what each process did when: open it in ui.perfetto.dev\n");
+  if (flags.profile > 0) fmt::print("  profile/            what the steps computed: operations.json sums it up\n");
   fmt::print("  logs/               one log per process\n");
   fmt::print("\ntry next\n");
   suggest_next(flags, command);

@@ -19,6 +19,7 @@
 #include "cli/model/model_rules.h"
 #include "cli/model/run_samples.h"
 #include "cli/start/crowding.h"
+#include "cli/start/device_check.h"
 #include "cli/start/mesh_plan.h"
 #include "cli/start/origin.h"
 #include "cli/start/train_result.h"
@@ -153,6 +154,7 @@ int train_here(TrainFlags flags, const std::string& config, const WorkerProgram&
   const data::Opened opened = open_checked(flags, program);
   const data::Split& data = opened.split;
   if (existing) check_samples(*existing, data.train->size());
+  if (start == nullptr && remote == nullptr) check_device_here(flags.device, program);
   const data::Sampler sampler({.samples = data.train->size(),
                                .batch = flags.batch,
                                .lanes = flags.lanes == 0 ? usual_lanes(flags) : flags.lanes,

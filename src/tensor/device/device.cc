@@ -3,6 +3,7 @@
 #include <ATen/Context.h>
 
 #include <cstdlib>
+#include <string>
 
 #include <torch/cuda.h>
 #include <torch/utils.h>
@@ -15,10 +16,16 @@ namespace trireme {
 torch::Device pick_device(const std::string& name, Rank rank) {
   if (name == "cpu") return torch::kCPU;
   if (!torch::cuda::is_available()) {
-    fail<InvalidArgument>("--device {}: this LibTorch sees no CUDA device; use --device cpu, or a CUDA build", name);
+    fail<InvalidArgument>(
+        "--device {}: LibTorch finds no GPU here: is it a build for CUDA (Debian's is for the CPU), and does "
+        "nvidia-smi show one? Without: --device cpu",
+        name);
   }
-  if (name == "cuda") return {torch::kCUDA, static_cast<c10::DeviceIndex>(rank % torch::cuda::device_count())};
-  return torch::Device(name);
+  const auto count = torch::cuda::device_count();
+  if (name == "cuda") return {torch::kCUDA, static_cast<c10::DeviceIndex>(rank % count)};
+  const auto index = std::stoul(name.substr(name.find(':') + 1));
+  if (index >= count) fail<InvalidArgument>("--device {}: the GPUs here are cuda:0 to cuda:{}", name, count - 1);
+  return {torch::kCUDA, static_cast<c10::DeviceIndex>(index)};
 }
 
 void use_device(torch::Device device, bool deterministic) {

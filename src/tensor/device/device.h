@@ -8,7 +8,7 @@
 
 namespace trireme {
 
-/// Returns the device that --device names: "cpu", "cuda" (the workers take turns), or one of LibTorch's names,
+/// Returns the device that --device names: "cpu", "cuda" (the workers take turns with the GPUs), or one of these,
 /// "cuda:1". Throws InvalidArgument where LibTorch has no such device.
 torch::Device pick_device(const std::string& name, Rank rank);
 

@@ -7,26 +7,28 @@
 #include <c10/cuda/CUDAStream.h>
 
 #include <exception>
+#include <utility>
 
 #include <torch/cuda.h>
-#include <torch/version.h>
 
 #include "base/error.h"
 
 namespace trireme::device {
 namespace {
 
+using Pool = decltype(std::declval<at::cuda::CUDAGraph&>().pool());
+
 class CudaWorkGraph final : public WorkGraph {
  public:
   at::cuda::CUDAGraph& graph() { return graph_; }
-  at::cuda::MempoolId_t pool() const { return pool_; }
+  const Pool& pool() const { return pool_; }
   void keep_pool() { pool_ = graph_.pool(); }
 
   void replay() override { graph_.replay(); }
 
  private:
   at::cuda::CUDAGraph graph_;
-  at::cuda::MempoolId_t pool_{};
+  Pool pool_{};
 };
 
 }  // namespace
@@ -46,8 +48,7 @@ std::unique_ptr<WorkGraph> record(torch::Device device, const WorkGraph* beside,
   auto recorded = std::make_unique<CudaWorkGraph>();
   torch::cuda::synchronize(guard.current_device().index());
   c10::cuda::CUDACachingAllocator::emptyCache();  // what is recorded has memory of its own
-  const at::cuda::MempoolId_t pool =
-      beside == nullptr ? at::cuda::MempoolId_t{0, 0} : static_cast<const CudaWorkGraph*>(beside)->pool();
+  const Pool pool = beside == nullptr ? Pool{0, 0} : static_cast<const CudaWorkGraph*>(beside)->pool();
   // Other threads call CUDA meanwhile, and may.
   recorded->graph().capture_begin(pool, cudaStreamCaptureModeThreadLocal);
   std::exception_ptr problem;

@@ -70,7 +70,7 @@ std::vector<LaneStatistics> LaneComputer::compute(const StepWork& work, Gradient
       for (std::size_t p = parameters_.size(); p-- > 0;) take(p, torch::Tensor(), ready);
     } else {
       RecordedLanes::Key key{.position = i, .lanes = work.lanes.count, .loss_scale = loss_scale_};
-      if (recorded_.on()) key.gradients = sink.gradient(0).data();
+      if (recorded_.on()) key.memory = memory_of(sink);
       compute_lane(item, std::move(key), statistics[move.lane], take, ready);
     }
     if (buffer_sums) buffers_.end_lane(move.level, *buffer_sums);
@@ -82,6 +82,12 @@ std::vector<LaneStatistics> LaneComputer::compute(const StepWork& work, Gradient
     buffers_.end_step();
   }
   return statistics;
+}
+
+std::vector<const void*> LaneComputer::memory_of(GradientSink& sink) const {
+  std::vector<const void*> memory{sink.gradient(0).data()};
+  for (const torch::Tensor& parameter : parameters_) memory.push_back(parameter.data_ptr());
+  return memory;
 }
 
 /// A part has at least one sample.

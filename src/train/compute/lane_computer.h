@@ -29,6 +29,7 @@ class LaneComputer final : public StepComputer {
   void rewind() override { buffers_.rewind(); }
 
  private:
+  std::vector<const void*> memory_of(GradientSink& sink) const;
   Lane parts_of(const data::Item& item) const;
   using Ready = RecordedLanes::Ready;
   using Take = std::function<void(std::size_t parameter, const torch::Tensor& gradient, const Ready& ready)>;

@@ -35,7 +35,7 @@ class RecordedLanes {
     std::vector<std::vector<std::int64_t>> shapes;  ///< by field
     std::size_t parts = 0;
     float loss_scale = 1;
-    const float* gradients = nullptr;  ///< where they go
+    std::vector<const void*> memory;  ///< where parameters are, and gradients go: a recording has their addresses
 
     auto operator<=>(const Key&) const = default;
   };
