@@ -140,7 +140,7 @@ class World {
   /// files; the last values are part of the job's result. The chief's values count, each once per step, in ascending
   /// order; see `average` for means over all ranks. Not a collective call: others may leave it out. Does nothing if the
   /// world was made from a communicator. Throws InvalidArgument for a name that is empty or has a meaning of its own
-  /// (step, kind, strategy).
+  /// (kind, step, strategy, time).
   void report(const std::map<std::string, double>& values, Step step);
 
   /// This rank has no more work: it takes part in what the others do without contributing, until all have joined.

@@ -33,6 +33,7 @@ void LoopReports::add(const std::map<std::string, double>& values, Step step) {
   row["kind"] = "train";
   row["strategy"] = "own loop";
   row["step"] = step;
+  row["time"] = observe::unix_time();
   rows_->append(row);
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <map>
 #include <optional>
 #include <string>
@@ -11,6 +12,9 @@
 #include "observe/tensorboard.h"
 
 namespace trireme::dist {
+
+/// What a row has beside the values that a loop reports.
+inline constexpr std::array kFieldsOfRows{"kind", "step", "strategy", "time"};
 
 /// What a loop of the user's own reports of itself, in the files of its run: rows of metrics.jsonl, and curves for
 /// TensorBoard. The chief has one. Not thread-safe.

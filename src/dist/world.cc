@@ -202,7 +202,7 @@ void World::Impl::report_averages(const std::map<std::string, double>& means) {
 
 void World::Impl::report(const std::map<std::string, double>& values, Step step) {
   for (const auto& [name, value] : values) {
-    if (!name.empty() && name != "step" && name != "kind" && name != "strategy") continue;
+    if (!name.empty() && std::ranges::count(kFieldsOfRows, name) == 0) continue;
     fail<InvalidArgument>("report: a value cannot be called '{}': choose another name", name);
   }
   if (!job) return;

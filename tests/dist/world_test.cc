@@ -332,6 +332,7 @@ TEST(World, ReportsReachTheMasterAndTheFilesOfTheRun) {
   EXPECT_EQ(rows[1].at("loss"), 1) << "the chief's, of the step that was made again";
   EXPECT_EQ(rows[2].at("accuracy"), 0.25);
   EXPECT_EQ(rows[2].at("kind"), "train");
+  EXPECT_GT(rows[2].at("time"), 0);
   std::string curves;
   for (const auto& file : std::filesystem::directory_iterator(folder / "tensorboard")) curves += read_file(file.path());
   EXPECT_THAT(curves, ::testing::AllOf(::testing::HasSubstr("train/loss"), ::testing::HasSubstr("train/accuracy")));

@@ -25,6 +25,17 @@ void check_is_run(const observe::RunFolder& folder) {
   fail<InvalidArgument>("{} holds no run of 'trireme train' or 'trireme run': there is no config.toml{}", path, begin);
 }
 
+/// Said when a run begins to cut its matrices: until then they were whole, and tensor lanes are what results depend on.
+void tell_tensor_lanes(const TrainFlags& flags, const TrainFlags& before, const observe::RunFolder& folder) {
+  const auto newest = newest_step(folder);
+  if (!newest || before.tensor_lanes > 1 || flags.tensor_lanes <= 1) return;
+  fmt::print(
+      stderr,
+      "trireme: from step {} on matrices are cut into {} blocks (tensor lanes): results differ in their last bits "
+      "from those of the run without --mesh {}\n",
+      *newest, flags.tensor_lanes, flags.mesh);
+}
+
 }  // namespace
 
 void add_resume(CLI::App& app, Action& action, const WorkerProgram& program, const Words& words) {
@@ -64,12 +75,14 @@ void add_resume(CLI::App& app, Action& action, const WorkerProgram& program, con
       return;
     }
     const std::string config = folder.config().string();
-    if (newest_step(folder)) check_continues(*command, *flags, flags_in(config));
+    const TrainFlags before = flags_in(config);
+    if (newest_step(folder)) check_continues(*command, *flags, before);
     const bool other_strategy =
         command->get_option("--strategy")->count() > 0 &&
         cluster::parse_strategy(config_value(config, "strategy")).kind != cluster::parse_strategy(flags->strategy).kind;
     std::set<std::string> not_inherited = flags_of_one_launch();
     if (launched) not_inherited.insert("workers");
+    if (before.tensor_lanes <= 1) not_inherited.insert("tensor-lanes");  // from now on as the mesh has it
     if (command->get_option("--mesh")->count() > 0) {  // it is for other workers, and perhaps has no stages
       not_inherited.insert({"stages", "recompute"});
       if (flags->mesh != kAutoMesh) not_inherited.insert("workers");
@@ -86,6 +99,7 @@ void add_resume(CLI::App& app, Action& action, const WorkerProgram& program, con
       fmt::print(stderr, "trireme: {}\n", chosen);
     }
     settle(*command, *flags);
+    tell_tensor_lanes(*flags, before, folder);
     check_backend(*flags, start);
     action = [flags, folder, from, program, start, remote, config = config_text(*command)] {
       return start ? train_part(*flags, config, program, *start, folder)

@@ -6,9 +6,9 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "cli/commands/commands.h"
+#include "cli/commands/named_job.h"
 #include "cli/start/origin.h"
 #include "launch/job/page_link.h"
-#include "launch/job/running_job.h"
 #include "observe/run_folder.h"
 #include "observe/table.h"
 
@@ -16,7 +16,7 @@ namespace trireme::cli {
 namespace {
 
 struct StatusFlags {
-  std::string run;
+  NamedJob job;
   bool json = false;
 };
 
@@ -109,7 +109,9 @@ std::string describe_result(const nlohmann::json& result) {
 
 void print(const Ended& ended, const std::string& run) {
   if (ended.state == "unknown") {
-    fmt::print("no launcher works here: if its processes were placed by hand, their master knows how the job goes\n");
+    fmt::print(
+        "no launcher works here: if its processes were placed by hand, their master knows how the job goes: trireme "
+        "status --master host:port --secret-file FILE\n");
     return;
   }
   if (ended.state == "interrupted") {
@@ -129,34 +131,43 @@ void print(const Ended& ended, const std::string& run) {
 }
 
 int show_ended(const observe::RunFolder& folder, const StatusFlags& flags) {
-  if (folder.run_files().empty()) fail<InvalidArgument>("{} holds no run", flags.run);
+  const std::string& run = flags.job.run;
+  if (folder.run_files().empty()) fail<InvalidArgument>("{} holds no run", run);
   const Ended ended = look_at(folder);
   if (flags.json) {
     nlohmann::json line{{"state", ended.state}, {"reason", ended.reason}, {"result", ended.result}};
     line["checkpoint"] = ended.checkpoint ? nlohmann::json(*ended.checkpoint) : nlohmann::json();
     fmt::print("{}\n", line.dump());
   } else {
-    print(ended, flags.run);
+    print(ended, run);
   }
   return 0;
 }
 
+void show(const cluster::JobStatus& status, bool json) {
+  if (json) {
+    fmt::print("{}\n", nlohmann::json(status).dump());
+  } else {
+    print(status);
+  }
+}
+
 int show_status(const StatusFlags& flags) {
-  const auto folder = observe::RunFolder::open(flags.run);
+  if (flags.job.run.empty()) {
+    show(find_job(flags.job)->status(), flags.json);
+    return 0;
+  }
+  const auto folder = observe::RunFolder::open(flags.job.run);
   std::optional<cluster::JobStatus> status;
   try {
-    status = launch::RunningJob(folder.path()).status();
+    status = find_job(flags.job)->status();
   } catch (const Error&) {
     if (!folder.held()) return show_ended(folder, flags);
     fail<PeerLost>("the launcher of {} lives, but no master answers just now: a new one is started in a moment",
-                   flags.run);
+                   flags.job.run);
   }
-  if (flags.json) {
-    fmt::print("{}\n", nlohmann::json(*status).dump());
-  } else {
-    print(*status);
-    if (const std::string link = launch::page_link(folder); !link.empty()) fmt::print("page: {}\n", link);
-  }
+  show(*status, flags.json);
+  if (const std::string link = launch::page_link(folder); !flags.json && !link.empty()) fmt::print("page: {}\n", link);
   return 0;
 }
 
@@ -166,9 +177,11 @@ void add_status(CLI::App& app, Action& action) {
   auto* command =
       app.add_subcommand("status", "how a run goes, and who works on it; of one that has ended, its result");
   auto flags = std::make_shared<StatusFlags>();
-  command->add_option("run", flags->run, "its folder")->required();
+  declare_job(*command, flags->job);
   command->add_flag("--json", flags->json, "all that is known, as one line of JSON");
-  command->footer("Example: trireme status runs/first");
+  command->footer(
+      "Example: trireme status runs/first\n"
+      "Placed by hand: trireme status --master 127.0.0.1:4800 --secret-file secret");
   command->callback([flags, &action] { action = [flags] { return show_status(*flags); }; });
 }
 

@@ -143,6 +143,10 @@ bool uses_servers(const TrainFlags& flags) { return cluster::parse_strategy(flag
 
 namespace {
 
+bool is_zero_3(const cluster::StrategyChoice& strategy) {
+  return strategy.kind == cluster::StrategyChoice::Kind::kZero && strategy.zero.stage == 3;
+}
+
 /// What is only for models that are divided, and what does not go with it.
 void check_mesh(const TrainFlags& flags, const cluster::MeshChoice& mesh) {
   if (mesh.pipe == 1 && (!flags.stages.empty() || flags.recompute)) {
@@ -154,7 +158,7 @@ void check_mesh(const TrainFlags& flags, const cluster::MeshChoice& mesh) {
     fail<InvalidArgument>("--mesh {}: a model is divided with --strategy allreduce or zero:1, zero:2, not {}",
                           flags.mesh, flags.strategy);
   }
-  if (kind == cluster::StrategyChoice::Kind::kZero && cluster::parse_strategy(flags.strategy).zero.stage == 3) {
+  if (is_zero_3(cluster::parse_strategy(flags.strategy))) {
     fail<InvalidArgument>("--mesh {}: not with zero:3, which divides the parameters in another way; use zero:2",
                           flags.mesh);
   }
@@ -181,7 +185,7 @@ void check_mesh(const TrainFlags& flags, const cluster::MeshChoice& mesh) {
 /// What looks at all parameters, where no worker has them while it trains.
 void check_readers(const TrainFlags& flags, const cluster::MeshChoice& mesh) {
   const auto strategy = cluster::parse_strategy(flags.strategy);
-  const bool zero_3 = strategy.kind == cluster::StrategyChoice::Kind::kZero && strategy.zero.stage == 3;
+  const bool zero_3 = is_zero_3(strategy);
   const char* const by = zero_3 ? "--strategy zero:3" : "a model that is divided";
   if (flags.histograms > 0 && (zero_3 || mesh.divides_model())) {
     fail<InvalidArgument>(
@@ -199,6 +203,10 @@ void check_readers(const TrainFlags& flags, const cluster::MeshChoice& mesh) {
 
 void check_strategy(const TrainFlags& flags) {
   const auto strategy = cluster::parse_strategy(flags.strategy);
+  if (is_zero_3(strategy) && flags.device != "cpu") {
+    fail<InvalidArgument>("--strategy {} --device {}: parameters are divided on the CPU only; on a GPU use zero:2",
+                          flags.strategy, flags.device);
+  }
   if (is_ps(flags)) {
     auto consistency = ps::parse_consistency(flags.consistency);
     consistency.backup_workers = flags.backup_workers;

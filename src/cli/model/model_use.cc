@@ -6,6 +6,7 @@
 #include "base/random.h"
 #include "base/threads.h"
 #include "cli/flags/numbers.h"
+#include "cli/start/device_check.h"
 #include "launch/job/job_runner.h"
 
 namespace trireme::cli {

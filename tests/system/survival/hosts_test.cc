@@ -91,24 +91,29 @@ TEST_P(Hosts, AreAddedAndRemovedDownToBelowTheMinimum) {
 }
 
 // On this machine: a job that was placed by hand is ended by whoever has its secret.
-TEST(PlacedByHand, IsStoppedThroughItsMaster) {
+TEST(PlacedByHand, IsLookedAtAndStoppedThroughItsMaster) {
   PlacedJob job({.workers = 2});
   const auto master = job.start_master({});
   const std::string address = job.announced().text();
   for (const std::uint32_t slot : {0u, 1u}) job.start_worker(slot);
   ASSERT_TRUE(job.advances(10));
-  const auto stop = [&](const std::vector<std::string>& more) {
-    std::vector<std::string> words{"stop", "--master", address};
+  const auto tell = [&](const std::string& command, const std::vector<std::string>& more) {
+    std::vector<std::string> words{command, "--master", address};
     words.insert(words.end(), more.begin(), more.end());
     return run_trireme(job.folder(), words);
   };
+  const std::vector<std::string> secret{"--secret-file", (job.run() / "secret").string()};
+  const auto stop = [&](const std::vector<std::string>& more) { return tell("stop", more); };
   const Outcome unknown = stop({});
   EXPECT_EQ(unknown.status, 2) << unknown.err;
   EXPECT_THAT(unknown.err, ::testing::HasSubstr("--secret-file"));
   const std::string wrong = job.folder().write("wrong", std::string(32, 'x')).string();
   EXPECT_NE(stop({"--secret-file", wrong}).status, 0) << "another job's secret";
   ASSERT_TRUE(job.advances(5));
-  const Outcome stopped = stop({"--secret-file", (job.run() / "secret").string()});
+  const Outcome status = tell("status", secret);
+  EXPECT_EQ(status.status, 0) << status.err;
+  EXPECT_THAT(status.out, ::testing::HasSubstr("2 of 2 workers are at work"));
+  const Outcome stopped = stop(secret);
   EXPECT_EQ(stopped.status, 0) << stopped.err;
   EXPECT_THAT(stopped.out, ::testing::HasSubstr("after its current step"));
   job.expect_undisturbed_end();

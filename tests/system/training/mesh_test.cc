@@ -16,6 +16,7 @@ namespace trireme::system_test {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 using Flags = std::vector<std::string>;
 
 /// All of them, one after the other.
@@ -137,6 +138,22 @@ TEST_F(Meshes, KilledOnOneLayoutOfTensorLanesARunGoesOnOnAnother) {
                  {"--mesh", "data=2,pipe=2,tensor=2", "--strategy", "zero:2"}, 4, undisturbed);
 }
 
+TEST_F(Meshes, ARunThatBeginsToCutItsMatricesSaysSoAndGoesOnCuttingThem) {
+  const std::string run = (folder_ / "run").string();
+  const auto resume = [&](const Flags& flags) {
+    const Outcome outcome = run_trireme(folder_, all_of({{"resume", run, "--json"}, flags}));
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return outcome;
+  };
+  const Outcome began = run_trireme(
+      folder_,
+      all_of({{"train", "--json", "--steps", "2", "--out", run, "--strategy", "allreduce", "-w", "1"}, gpt()}));
+  ASSERT_EQ(began.status, 0) << began.err;
+  EXPECT_THAT(resume({"--steps", "3", "--mesh", "tensor=2"}).err, HasSubstr("from step 2 on matrices are cut into 2"));
+  EXPECT_THAT(resume({"--steps", "4", "--mesh", "data=1"}).err, Not(HasSubstr("matrices are cut")));
+  EXPECT_THAT(read_file(run + "/config.toml"), HasSubstr("tensor-lanes=2"));
+}
+
 /// Workers are numbered along tensor, then pipe, then data: 1, 2 and 4 differ from worker 0 in one dimension each.
 TEST_F(Meshes, KilledInAnyDimensionOfACubeTheRunEndsWithTheSameBits) {
   const Flags lanes{"--tensor-lanes", "2", "--strategy", "allreduce"};
@@ -190,6 +207,7 @@ TEST_F(Meshes, WhatCannotBeIsRefusedBeforeAnythingStarts) {
       {{"--mesh", "pipe=2", "--pipeline", "1f1b:2"}, "interleaved:3"},
       {{"--stages", "2,4"}, "--mesh pipe=2"},
       {{"--strategy", "zero:4"}, "zero:1"},
+      {{"--strategy", "zero:3", "-w", "2", "--device", "cuda"}, "on a GPU use zero:2"},
       {{"--mesh", "tensor=2", "--tensor-lanes", "3"}, "multiple"},
       {{"--mesh", "pipe=7"}, "at most pipe=6"},
       {{"--mesh", "tensor=3"}, "the nearest is tensor=2"},
