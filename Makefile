@@ -25,7 +25,7 @@ PREFIX ?= /usr/local
 MINUTES      ?= 1
 FUZZ_TARGETS ?= $(patsubst tests/fuzz/%_fuzz.cc,%,$(wildcard tests/fuzz/*_fuzz.cc))
 
-.PHONY: help demo build test test-all test-clusters run-tests asan asan-core tsan fuzz bench soak partitions check format tidy thread-safety public-headers clean deps deps-minimal programs install package
+.PHONY: help demo build test test-all test-clusters run-tests asan asan-core tsan fuzz bench soak partitions meshes check format tidy thread-safety public-headers clean deps deps-minimal programs install package
 
 help:
 	@echo "Trireme trains neural networks on many processes."
@@ -41,6 +41,7 @@ help:
 	@echo "  make bench    measure the parameter server and all-reduce, beside this machine's raw speed and OpenMPI and gloo"
 	@echo "  make soak     train for $(SOAK_MINUTES) minutes with faults of every kind, on every strategy in turn, and check for leaks"
 	@echo "                (SOAK_MINUTES=5 SOAK_ARGS='--every 20')"
+	@echo "  make meshes      train on every mesh of up to 8 workers, and print the bits that each ends with"
 	@echo "  make partitions  cut every pair of roles off from each other, for 5 s, 30 s and for good, and print what a job does"
 	@echo "                (half an hour; ARGS='--jobs 3 worker-server 5s': only some)"
 	@echo
@@ -138,6 +139,12 @@ bench:
 soak:
 	@$(MAKE) --no-print-directory build
 	@tools/soak build/$(PRESET) $(SOAK_MINUTES) $(SOAK_ARGS) $(ARGS)
+
+# Every mesh of up to 8 workers, with the bits it ends with.
+meshes:
+	@$(MAKE) --no-print-directory build
+	@tools/mesh_table build/$(PRESET) gpt
+	@tools/mesh_table build/$(PRESET) resnet18
 
 partitions:
 	@$(MAKE) --no-print-directory build

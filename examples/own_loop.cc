@@ -37,7 +37,7 @@ double accuracy_of(Net& net, const Dataset& test, dist::World& world) {
 
 int main(int argc, char** argv) try {
   const auto world = dist::init();
-  torch::set_num_threads(1);
+  trireme::set_compute_threads(1);
   torch::manual_seed(1);
   const auto data = argc > 1 ? trireme::data::load_fashion_mnist(argv[1]) : trireme::data::load_fashion_mnist();
 

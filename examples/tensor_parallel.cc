@@ -6,6 +6,7 @@
 //   trireme run -w 4 -s 0 -- ./tensor_parallel   four
 //
 // tensor_parallel [steps]
+#include <trireme/compute_threads.h>
 #include <trireme/job.h>
 #include <trireme/tensor_parallel.h>
 
@@ -45,8 +46,8 @@ struct Net : torch::nn::Module {
 int main(int argc, char** argv) try {
   const auto job = trireme::Job::join();
   const int steps = argc > 1 ? std::atoi(argv[1]) : 200;
-  torch::set_num_threads(1);
-  torch::manual_seed(1);  // the same everywhere: initial values, and dropout
+  trireme::set_compute_threads(1);  // sums are divided among threads, and their last bits depend on it
+  torch::manual_seed(1);            // the same everywhere: initial values, and dropout
 
   tp::TensorGroup group(job->ranks(), 4);  // four tensor lanes, on 1, 2 or 4 processes
   Net net(group);

@@ -7,6 +7,7 @@
 
 #include "trireme/checkpoint.h"
 #include "trireme/collective.h"
+#include "trireme/compute_threads.h"
 #include "trireme/dataset.h"
 #include "trireme/dist.h"
 #include "trireme/elastic.h"

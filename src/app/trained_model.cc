@@ -1,8 +1,8 @@
 #include "app/trained_model.h"
 
 #include "trireme/checkpoint.h"
+#include "trireme/compute_threads.h"
 
-#include "tensor/compute_threads.h"
 #include "tensor/device/device.h"
 
 namespace trireme::app {

@@ -338,6 +338,7 @@ void Membership::request_stop(const std::string& reason) {
 }
 
 void Membership::leave(const std::string& failure) {
+  left_.store(true);
   if (options_.role == Role::kWorker && failure.empty()) send_heartbeat();
   thread_.request_stop();
   ask<Done>(kLeave, LeaveNotice{member(), failure}, Deadline::in(options_.master_silent_after), "the goodbye");

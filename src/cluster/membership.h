@@ -138,6 +138,7 @@ class Membership {
 
   /// Sends what is not reported yet and leaves the job; `failure` ends the whole job.
   void leave(const std::string& failure = "");
+  bool left() const { return left_.load(); }  ///< whether it was called
 
  private:
   /// What a request for work reported.
@@ -196,7 +197,8 @@ class Membership {
   Deadline::Clock::time_point load_told_at_ TRIREME_GUARDED_BY(beat_mutex_){};
   ClockEstimate clock_ TRIREME_GUARDED_BY(beat_mutex_);
   std::unique_ptr<MemberMetrics> metrics_;  // null: nobody asked for them
-  LinkProbe probe_;                         // members that did not answer; the heartbeats tell
+  std::atomic<bool> left_ = false;
+  LinkProbe probe_;  // members that did not answer; the heartbeats tell
   std::jthread thread_;
 };
 

@@ -177,6 +177,10 @@ const std::string& JobSession::take_train_options() {
 }
 
 JobSession::~JobSession() {
+  if (!alone_ && membership_ && !membership_->left() && std::uncaught_exceptions() == 0) {
+    log_warn("ended_without_leaving",
+             "ends without a goodbye: the others take it for dead; call job->leave(), or world->finish(), at the end");
+  }
   membership_.reset();
   if (!place_.train_options.empty() && !options_taken_.load()) {
     log_warn("options_not_used", "flags for a Trainer were given to 'trireme run', but this program has none",

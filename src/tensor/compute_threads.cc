@@ -1,4 +1,4 @@
-#include "tensor/compute_threads.h"
+#include "trireme/compute_threads.h"
 
 #include <dlfcn.h>
 

@@ -5,6 +5,7 @@
 
 #include <torch/utils.h>
 
+#include "trireme/compute_threads.h"
 #include "trireme/optimizer.h"
 
 #include "base/error.h"
@@ -16,7 +17,6 @@
 #include "job/termination.h"
 #include "optim/update_config.h"
 #include "ps/consistency.h"
-#include "tensor/compute_threads.h"
 #include "tensor/device/device.h"
 #include "tensor/device/out_of_memory.h"
 #include "tensor/heap.h"

@@ -43,6 +43,8 @@ TEST_F(ConvertTest, ExportWithAllRoundTrips) {
   }
   EXPECT_EQ(back.meta(), state.meta);
   EXPECT_FAILS(import_safetensors(file_, folder_ / "other"), InvalidArgument, "is there already");
+  export_safetensors(write(state, 30), file_, {.all = true});
+  EXPECT_FAILS(import_safetensors(file_, folder_ / "other"), InvalidArgument, "step 40 already", "as step 30");
 }
 
 TEST_F(ConvertTest, AModelIsImportedAtStepZero) {

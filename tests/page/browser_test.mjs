@@ -74,6 +74,13 @@ async function open(link, options = {}) {
   const refused = [];
   page.on("console", (message) => { if (message.type() === "error" && /Content Security Policy/.test(message.text())) refused.push(message.text()); });
   page.refusedByPolicy = refused;
+  await page.addInitScript(() => { // what was said, also after it has gone
+    window.said = [];
+    document.addEventListener("DOMContentLoaded", () => {
+      const toast = document.getElementById("toast");
+      new MutationObserver(() => window.said.push(toast.textContent)).observe(toast, { childList: true });
+    });
+  });
   await page.goto(link);
   return page;
 }
@@ -141,7 +148,9 @@ async function watchTraining() {
   await eventually("the page opens without the token", async () => (await tile(stranger, "step").catch(() => "")) !== "");
   await stranger.locator("#scale-workers").fill("2");
   await stranger.locator("#scale").click();
-  await eventually("without the token nothing is done", async () => (await stranger.locator("#toast").textContent()).includes("token"));
+  const saidToStranger = () => stranger.evaluate(() => window.said);
+  await eventually("without the token nothing is done", async () => (await saidToStranger()).some((text) => text.includes("token")))
+    .catch(async (late) => { throw new Error(`${late.message}; it said ${JSON.stringify(await saidToStranger())}`); });
   await stranger.context().close();
 
   await page.locator("#note").fill("<b>tried</b> with 3 workers");

@@ -219,6 +219,29 @@ TEST(Run, AProgramThatNeverJoinsIsAnError) {
       << "the other would wait for it for minutes";
 }
 
+TEST(Run, AProgramThatForgetsItsGoodbyeIsToldWhatItForgot) {
+  const TempFolder folder;
+  const Outcome outcome = run_trireme(folder, {"run", "-w", "2", "-s", "0", "--", TRIREME_BINARY_DIR "/forgetful"});
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("ended before the job did"), HasSubstr("job->leave()")));
+}
+
+TEST(Run, ALoopThatCannotGoOnIsStartedAgainAsAWholeIfRestartsAreGiven) {
+  const TempFolder folder;
+  const std::string dies_once = "if test $TRIREME_RANK = 1 && mkdir died; then exec " TRIREME_BINARY_DIR
+                                "/forgetful; fi; exec " TRIREME_BINARY_DIR "/all_reduce";
+  const std::vector<std::string> program{"-w", "2", "-s", "0", "--", "/bin/sh", "-c", dies_once};
+  const auto run = [&](std::vector<std::string> words) {
+    words.insert(words.end(), program.begin(), program.end());
+    return run_trireme(folder, words);
+  };
+  EXPECT_EQ(run({"run"}).status, 1) << "nobody said that it may be repeated";
+  std::filesystem::remove(folder / "died");
+  const Outcome outcome = run({"run", "--restarts", "1"});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("all processes are started again (1 of --restarts 1)"));
+}
+
 TEST(Run, JsonIsOneLineEvenOfAProgramWithoutAResult) {
   const TempFolder folder;
   const Outcome outcome = run_trireme(

@@ -26,7 +26,8 @@ TEST(OperationProfile, SumsUpWhatWasComputed) {
   EXPECT_EQ(product->part, "products");
   EXPECT_EQ(costs.device_seconds, 0);
   std::uint64_t traced = 0;
-  for (const auto& event : nlohmann::json::parse(read_file(trace)).at("traceEvents")) {
+  const auto written = nlohmann::json::parse(read_file(trace));
+  for (const auto& event : written.at("traceEvents")) {
     if (event.at("name") == "aten::mm" && event.at("dur") > 0) ++traced;
   }
   EXPECT_EQ(traced, 3u);

@@ -95,6 +95,13 @@ ConversionReport write_named(std::span<const TensorView> tensors, const NameOf& 
   if (real_file_system().size(folder / kManifestName)) {
     fail<InvalidArgument>("{} is there already; remove it first, or import into another folder", folder.string());
   }
+  for (const CheckpointEntry& entry : list_checkpoints(checkpoints)) {
+    if (entry.state != CheckpointEntry::State::kComplete || entry.step < info.step) continue;
+    fail<InvalidArgument>(
+        "{} has a checkpoint of step {} already, and a run goes on from its newest: what was imported as step {} would "
+        "never be used; import into another folder",
+        checkpoints.string(), entry.step, info.step);
+  }
   Writer writer({.folder = checkpoints, .retention = {.keep_last = 0}});
   TRIREME_CHECK(writer.start(std::move(info), pieces));
   const WriteReport written = writer.finish(Deadline::in(24h)).value();

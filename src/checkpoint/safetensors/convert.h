@@ -63,7 +63,7 @@ ConversionReport export_safetensors(const Checkpoint& checkpoint, const std::fil
 /// Makes a checkpoint of one part from a safetensors file, at `<checkpoints>/step-…`. A file exported with `all` keeps
 /// its names, step and meta. Otherwise names get the prefix `model/`, or `buffer/` where the file's metadata says so,
 /// and the step is 0: there is no optimizer state, so training starts from these values. Throws InvalidArgument if that
-/// step exists already, Corrupt, IoError.
+/// step or a later one exists already, Corrupt, IoError.
 ConversionReport import_safetensors(const std::filesystem::path& file, const std::filesystem::path& checkpoints);
 
 }  // namespace trireme::checkpoint

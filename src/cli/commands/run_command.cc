@@ -25,11 +25,16 @@ struct RunFlags {
   std::string train_options = {};  ///< of kForTrainers, those that were given
   std::string init = {};           ///< what to tell about --init
   bool resume = false;
+  std::uint32_t whole_restarts =
+      0;  ///< how often all processes are started again, where the loop cannot go on without one
 };
 
 const std::vector<SharedFlag> kShared{
     {"--workers", "how many processes of the program; 2:8: at most 8, and the job waits while there are fewer than 2"},
-    {"--restarts"},
+    {"--restarts",
+     "how often a process that dies is restarted before it is left alone for a minute; 0: never. A loop that cannot go "
+     "on without one (dist::init without dist::elastic) fails, or, if this is given, is started again as a whole",
+     /*show_default=*/true},
     {"--wait-for-workers"},
     {"--max-views"},
     {"--servers", "how many parameter servers; 0: the program uses none", /*show_default=*/true},
@@ -89,6 +94,19 @@ void tell_end(const launch::JobOutcome& outcome, const observe::RunFolder& folde
   }
 }
 
+/// Runs the job, and runs it again where its loop cannot go on without a process that died.
+launch::JobOutcome run_again_and_again(const launch::JobSpec& job, const observe::RunFolder& folder,
+                                       std::uint32_t restarts) {
+  for (std::uint32_t made = 0;;) {
+    launch::JobOutcome outcome = launch::run_job(job, folder);
+    if (!outcome.may_repeat || made == restarts) return outcome;
+    fmt::print(stderr,
+               "trireme: {}\ntrireme: all processes are started again ({} of --restarts {}): the program goes on from "
+               "what it saved itself\n",
+               outcome.failure, ++made, restarts);
+  }
+}
+
 /// Runs the program in `existing`, or in a new folder that the flags name.
 int run(const TrainFlags& settled, const RunFlags& flags, const std::string& config,
         std::optional<observe::RunFolder> existing = {}, const std::optional<ForeignStart>& start = {},
@@ -121,10 +139,15 @@ int run(const TrainFlags& settled, const RunFlags& flags, const std::string& con
     job.part = to_part(*place, folder.path());
   }
   if (remote != nullptr) remote->prepare(job, folder);
-  const launch::JobOutcome outcome = launch::run_job(job, folder);
+  const launch::JobOutcome outcome = run_again_and_again(job, folder, start ? 0 : flags.whole_restarts);
   if (place) cluster::withdraw(*place);
   tell_end(outcome, folder, settled.json);
   return outcome.status;
+}
+
+/// All processes of a loop that never said that it can be repeated are started again only by those who ask for it.
+std::uint32_t given_restarts(const CLI::App& command, const TrainFlags& flags) {
+  return command.get_option("--restarts")->count() > 0 ? flags.restarts : 0;
 }
 
 bool is_of_run(const std::string& name) {
@@ -217,8 +240,9 @@ Action resume_program(CLI::App& command, const std::shared_ptr<TrainFlags>& flag
         "a program of your own continues on other hosts, or under another launcher, by: trireme run --resume --out {}",
         folder.path().string());
   }
-  apply_config_file(command, folder.config().string(), flags_of_one_launch());
   auto all = std::make_shared<RunFlags>();
+  all->whole_restarts = given_restarts(command, *flags);
+  apply_config_file(command, folder.config().string(), flags_of_one_launch());
   all->job = *flags;
   all->program = program_of(folder);
   settle_init_of(*all, command, folder);
@@ -246,6 +270,7 @@ void add_run(CLI::App& app, Action& action) {
     const auto remote = RemoteStart::open(flags->job);
     if (remote && start) fail<InvalidArgument>("--hosts: {} has started this already", to_string(start->launcher));
     if (remote) remote->adopt(*command, flags->job);
+    flags->whole_restarts = given_restarts(*command, flags->job);
     const bool beside = start && !start->plan.leads;  // the folder is another process's business
     const auto existing =
         flags->resume && !beside ? folder_to_resume(flags->job) : std::nullopt;  // held until the run has ended

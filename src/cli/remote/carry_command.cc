@@ -40,11 +40,19 @@ struct SlotHost {
   bool sees_folder = true;
 };
 
+/// By which numerical libraries choose threads and kernels: with another choice a host computes other last bits.
+bool decides_bits(const std::string& name) {
+  constexpr std::array kPrefixes{"OMP_",  "KMP_",    "OPENBLAS_", "MKL_",    "BLIS_",
+                                 "DNNL_", "ONEDNN_", "ATEN_",     "CUBLAS_", "NVIDIA_TF32_OVERRIDE"};
+  return name.ends_with("_NUM_THREADS") ||
+         std::ranges::any_of(kPrefixes, [&](const char* prefix) { return name.starts_with(prefix); });
+}
+
 /// What a process of the job gets from its launcher; the rest is its own host's.
 std::map<std::string, std::string> variables_to_carry(bool sees_folder) {
   std::map<std::string, std::string> carried;
   for (const auto& [name, value] : cluster::own_variables()) {
-    if (name == "TRIREME_SSH" || (!name.starts_with("TRIREME_") && !name.ends_with("_NUM_THREADS"))) continue;
+    if (name == "TRIREME_SSH" || (!name.starts_with("TRIREME_") && !decides_bits(name))) continue;
     if (!sees_folder && (name == "TRIREME_RUN_DIR" || name == "TRIREME_STORE")) continue;
     carried[name] = value;
   }

@@ -18,7 +18,6 @@
 #include "launch/job/job_files.h"
 #include "launch/job/job_progress.h"
 #include "launch/job/log_tail.h"
-#include "launch/job/master_flags.h"
 #include "launch/job/master_process.h"
 #include "launch/job/member_environment.h"
 #include "launch/job/page_link.h"
@@ -55,7 +54,7 @@ class JobRunner {
         master_({.announce = folder.path() / "master.json",
                  .secret = secret_,
                  .replaceable = !store_.empty(),
-                 .start = [this] { return start("master", master_argv(), {}); }}),
+                 .start = [this] { return start("master", master_words(spec_, folder_, store_), {}); }}),
         line_(progress_options()),
         hooks_({.target = leads() ? spec.on_event : "", .run = folder.path().string()}),
         chief_(folder) {}
@@ -110,33 +109,13 @@ class JobRunner {
     if (failure_.empty() && status_.view == 0 && leads()) failure_ = "the job ended before it had begun";
     outcome_.status = worst_status(exits_);
     outcome_.failure = stopping_ && outcome_.status == 0 ? "" : failure_;
+    outcome_.may_repeat = failed_processes_ > 0 && !stopping_ && status_.view > 0 && status_.plan.steps == 0 &&
+                          !status_.plan.elastic && outcome_.result.is_null();
     if (outcome_.status != 0) return;
     const bool ended = status_.state == JobPhase::kFinished && !status_.plan.elastic;
     if (!outcome_.failure.empty()) outcome_.status = 1;
     if (!leads()) return;
     if (stopping_ && outcome_.result.is_null() && !ended) outcome_.status = 128 + signals_.signal();
-  }
-
-  std::vector<std::string> master_argv() const {
-    const MasterFlags flags{.workers = spec_.workers,
-                            .min_workers = spec_.min_workers,
-                            .min_start = spec_.min_start,
-                            .servers = spec_.servers,
-                            .replicas = spec_.replicas,
-                            .listen = spec_.part             ? spec_.part->listen.text()
-                                      : spec_.listen.empty() ? MasterFlags().listen
-                                                             : spec_.listen,
-                            .announce = (folder_.path() / "master.json").string(),
-                            .store = store_,
-                            .wait_for_workers = spec_.wait_for_workers,
-                            .plan_within = spec_.plan_within,
-                            .max_views = spec_.max_views,
-                            .run_dir = folder_.path().string(),
-                            .dash = spec_.dash,
-                            .dash_cert = spec_.dash_cert};
-    std::vector<std::string> argv = to_arguments(master_flags(), flags);
-    argv.insert(argv.begin(), {companion_program("trireme"), "master"});
-    return argv;
   }
 
   /// If all that the job still has is a master to be started again, waits until that is due and returns true.
@@ -213,7 +192,12 @@ class JobRunner {
     if (failed && ++failed_processes_ == 1) {
       watch_master(/*at_once=*/true);  // it may know more than the exit status says
       // What the process itself told the master says most; that its connection ended says least.
-      if (failure_.find(" failed: ") == std::string::npos && failure_.find(" hangs: ") == std::string::npos) {
+      if (const std::string forgetful = ended_without_leaving(); !forgetful.empty()) {
+        failure_ = fmt::format(
+            "{} ended before the job did, and the others took it for dead: a program ends with job->leave() or "
+            "world->finish(); its log ends with:\n{}",
+            forgetful, tail(forgetful));
+      } else if (failure_.find(" failed: ") == std::string::npos && failure_.find(" hangs: ") == std::string::npos) {
         const Exit culprit = find_culprit(exit);
         failure_ = fmt::format("{} {}{}; its log ends with:\n{}", culprit.name, culprit.how,
                                culprit.name == exit.name ? why_final : "", tail(culprit.name));
@@ -224,6 +208,15 @@ class JobRunner {
       watch_master(/*at_once=*/true);
       if (!spec_.part || !has_master()) stop(5s);  // else the master ends when the last member has learned how it ended
     }
+  }
+
+  /// Returns the worker of this launch that says so in its log, if there is one.
+  std::string ended_without_leaving() const {
+    for (std::uint32_t slot = 0; slot < spec_.workers; ++slot) {
+      std::string name = fmt::format("worker {}", slot);
+      if (tail(name).find(" event=ended_without_leaving") != std::string::npos) return name;
+    }
+    return "";
   }
 
   /// Of a worker that ended well by itself: a member would not have before the job has begun.

@@ -62,9 +62,10 @@ struct JobSpec {
 };
 
 struct JobOutcome {
-  int status = 0;         ///< worst of all processes
-  nlohmann::json result;  ///< what the chief reported; null if it did not get that far
-  std::string failure;    ///< why the job failed, for people; empty = it did not
+  int status = 0;           ///< worst of all processes
+  nlohmann::json result;    ///< what the chief reported; null if it did not get that far
+  std::string failure;      ///< why the job failed, for people; empty = it did not
+  bool may_repeat = false;  ///< it had begun, and died with a process of it that its loop cannot do without
 };
 
 /// Starts master, servers and workers, shows progress, and returns when all have ended. Ctrl-C asks them to finish

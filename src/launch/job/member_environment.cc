@@ -4,8 +4,32 @@
 #include <cstdlib>
 
 #include "base/threads.h"
+#include "launch/companion.h"
+#include "launch/job/master_flags.h"
 
 namespace trireme::launch {
+
+std::vector<std::string> master_words(const JobSpec& spec, const observe::RunFolder& folder, const std::string& store) {
+  const MasterFlags flags{.workers = spec.workers,
+                          .min_workers = spec.min_workers,
+                          .min_start = spec.min_start,
+                          .servers = spec.servers,
+                          .replicas = spec.replicas,
+                          .listen = spec.part             ? spec.part->listen.text()
+                                    : spec.listen.empty() ? MasterFlags().listen
+                                                          : spec.listen,
+                          .announce = (folder.path() / "master.json").string(),
+                          .store = store,
+                          .wait_for_workers = spec.wait_for_workers,
+                          .plan_within = spec.plan_within,
+                          .max_views = spec.max_views,
+                          .run_dir = folder.path().string(),
+                          .dash = spec.dash,
+                          .dash_cert = spec.dash_cert};
+  std::vector<std::string> argv = to_arguments(master_flags(), flags);
+  argv.insert(argv.begin(), {companion_program("trireme"), "master"});
+  return argv;
+}
 
 std::map<std::string, std::string> member_environment(const JobSpec& spec, const observe::RunFolder& folder,
                                                       const JobMember& member) {

@@ -19,6 +19,9 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using Words = std::vector<std::string>;
 
+/// Not those that OpenBLAS would choose for this processor by itself: other last bits.
+const std::pair<const std::string, std::string> kOtherKernels{"OPENBLAS_CORETYPE", "Prescott"};
+
 class Ssh : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -80,7 +83,7 @@ class Ssh : public ::testing::Test {
   std::unique_ptr<Program> launch(const Words& flags) const {
     return std::make_unique<Program>(
         folder_, on_router(train(flags)),
-        Program::Environment{{"TRIREME_SSH", "ssh -F " + (folder_ / "ssh_config").string()}});
+        Program::Environment{{"TRIREME_SSH", "ssh -F " + (folder_ / "ssh_config").string()}, kOtherKernels});
   }
 
   /// Whether packets between that host and all others are lost, at that host.
@@ -102,7 +105,7 @@ class Ssh : public ::testing::Test {
   std::string own_parameters(const Words& flags = {}) const {
     Words all = train(flags);
     all.insert(all.end(), {"--workers", "2"});
-    return parameters(Program(folder_, all).wait());
+    return parameters(Program(folder_, all, {kOtherKernels}).wait());
   }
 
   /// Processes of jobs that work in the test's folder, by what they are: on this machine all hosts are.
