@@ -78,7 +78,7 @@ async function open(link, options = {}) {
     window.said = [];
     document.addEventListener("DOMContentLoaded", () => {
       const toast = document.getElementById("toast");
-      new MutationObserver(() => window.said.push(toast.textContent)).observe(toast, { childList: true });
+      if (toast) new MutationObserver(() => window.said.push(toast.textContent)).observe(toast, { childList: true });
     });
   });
   await page.goto(link);
