@@ -30,7 +30,8 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 
 std::string closest(std::string_view word, const std::vector<std::string>& candidates) {
   std::string best;
-  std::size_t best_distance = std::max<std::size_t>(1, word.size() / 3) + 1;
+  // Of a word of one letter, any other letter would be as close.
+  std::size_t best_distance = std::max<std::size_t>(word.size() > 1 ? 1 : 0, word.size() / 3) + 1;
   for (const std::string& candidate : candidates) {
     if (const std::size_t distance = edit_distance(word, candidate); distance < best_distance) {
       best = candidate;

@@ -181,7 +181,13 @@ struct Activity {
   std::string what = {};  ///< "forward", "wait", …; empty = not known, or between two of them
   Step step = 0;
   double for_s = 0;  ///< how long already
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(Activity, what, step, for_s)
+
+  // Of the operation that it is in together with others, and that has lasted longest:
+  std::string operation = {};      ///< "all_reduce sum of 61706 f32 (bucket 2)"; empty = none
+  std::vector<Rank> workers = {};  ///< ranks that have not begun it
+  std::vector<Rank> servers = {};  ///< that have not answered
+  double operation_s = 0;          ///< how long it has lasted
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(Activity, what, step, for_s, operation, workers, servers, operation_s)
 };
 
 /// A GPU of a host, as its driver says.

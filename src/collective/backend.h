@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "trireme/deadline.h"
 
@@ -44,6 +45,10 @@ class Backend {
 
   /// Makes `run` throw PeerLost, and posted operations end with it, soon. Thread-safe.
   virtual void abort(const std::string& reason) = 0;
+
+  /// Returns the ranks that have not begun the collective that this one is in, or are silent, as far as it knows.
+  /// Thread-safe.
+  virtual std::vector<Rank> behind() const { return {}; }
 
   virtual Traffic traffic() const = 0;
 };

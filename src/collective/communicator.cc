@@ -18,6 +18,8 @@ struct Handle::State {
   Deadline deadline = Deadline::in(0s);
   Deadline::Clock::time_point not_before;
 
+  std::optional<WaitBoard::Entry> waits;  // while it is in progress
+
   mutable Mutex mutex;
   Condition ended;
   bool done TRIREME_GUARDED_BY(mutex) = false;
@@ -105,7 +107,11 @@ class Communicator::Engine {
   using StatePtr = std::shared_ptr<Handle::State>;
 
   Engine(Endpoint* endpoint, std::unique_ptr<Backend> backend, CommunicatorOptions options)
-      : endpoint_(endpoint), options_(std::move(options)), backend_(std::move(backend)), active_(backend_.get()) {}
+      : endpoint_(endpoint),
+        options_(std::move(options)),
+        backend_(std::move(backend)),
+        in_the_view_(options_.in_the_view),
+        active_(backend_.get()) {}
 
   ~Engine() { stop("the communicator is gone"); }
 
@@ -122,6 +128,7 @@ class Communicator::Engine {
         const MutexLock turn(turn_, std::adopt_lock);
         if (idle()) {
           validate(operation, active_->rank(), active_->size());
+          const WaitBoard::Entry entry(options_.waits, [this, &operation] { return awaited(operation); });
           return run_here([&]() TRIREME_REQUIRES(turn_) { active_->run(operation, deadline); });
         }
       }
@@ -224,6 +231,7 @@ class Communicator::Engine {
       throw;
     }
     const MutexLock lock(mutex_);
+    in_the_view_.clear();
     broken_.clear();
     busy_ = false;
   }
@@ -323,10 +331,12 @@ class Communicator::Engine {
         state->task();
         return state->end(nullptr);
       }
+      state->waits.emplace(options_.waits, [this, &operation = state->operation] { return awaited(operation); });
       if (is_message(state->operation)) {
         posted_ = true;
         active_->post(state->operation, state->deadline, [this, state](const std::exception_ptr& problem) {
           if (problem) note_if_fatal(problem);
+          state->waits.reset();
           state->end(problem);
         });
         return;
@@ -334,11 +344,23 @@ class Communicator::Engine {
       const auto began = Deadline::Clock::now();
       active_->run(state->operation, state->deadline);
       if (observer_) observer_(state->operation, began, Deadline::Clock::now());
+      state->waits.reset();
       state->end(nullptr);
     } catch (...) {
+      state->waits.reset();
       note_if_fatal(std::current_exception());
       state->end(std::current_exception());
     }
+  }
+
+  /// What an operation in progress waits for.
+  AwaitedWork awaited(const Operation& operation) {
+    const std::string label = operation.label.empty() ? "" : fmt::format(" ({})", operation.label);
+    AwaitedWork work{.what = describe(operation) + label};
+    const std::vector<Rank> missing = is_message(operation) ? std::vector{operation.root} : backend()->behind();
+    const MutexLock lock(mutex_);
+    for (const Rank rank : missing) work.workers.push_back(in_the_view_.empty() ? rank : in_the_view_.at(rank));
+    return work;
   }
 
   void note_if_fatal(const std::exception_ptr& problem) {
@@ -386,6 +408,7 @@ class Communicator::Engine {
   Mutex mutex_;
   std::shared_ptr<Backend> backend_ TRIREME_GUARDED_BY(mutex_);  // replaced with turn_ held as well
   Traffic past_ TRIREME_GUARDED_BY(mutex_);                      // of earlier backends
+  std::vector<Rank> in_the_view_ TRIREME_GUARDED_BY(mutex_);     // see CommunicatorOptions
   StoppableCondition work_;
   std::deque<StatePtr> queue_ TRIREME_GUARDED_BY(mutex_);
   bool busy_ TRIREME_GUARDED_BY(mutex_) = false;   // the background thread has something to do
@@ -447,7 +470,12 @@ std::unique_ptr<Communicator> Communicator::subgroup(const std::string& name, co
                           size(), rank());
   }
   std::vector<net::Address> members;
-  for (const Rank rank : ranks) members.push_back(options.members[rank]);
+  std::vector<Rank> in_the_view;
+  for (const Rank rank : ranks) {
+    members.push_back(options.members[rank]);
+    in_the_view.push_back(options.in_the_view.empty() ? rank : options.in_the_view[rank]);
+  }
+  options.in_the_view = std::move(in_the_view);
   options.members = std::move(members);
   options.rank = static_cast<Rank>(self - ranks.begin());
   options.group += "/" + name;

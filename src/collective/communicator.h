@@ -6,6 +6,7 @@
 
 #include "trireme/collective.h"
 
+#include "base/wait_board.h"
 #include "collective/backend.h"
 #include "collective/native/endpoint.h"
 #include "net/address.h"
@@ -24,7 +25,9 @@ struct CommunicatorOptions {
   std::chrono::milliseconds latency{0};  ///< experiments: an asynchronous operation starts this much later
   bool trace_algorithms = false;         ///< logs each new choice of an algorithm, and why
   std::chrono::milliseconds silent_after{
-      0};  ///< operations fail when a rank was silent for so long; 0 = deadlines only
+      0};                      ///< operations fail when a rank was silent for so long; 0 = deadlines only
+  WaitBoard* waits = nullptr;  ///< shows the operation in progress; null: nobody asks. Outlives the communicator
+  std::vector<Rank> in_the_view = {};  ///< of a subgroup: its ranks as the view numbers them
 };
 
 }  // namespace trireme::collective

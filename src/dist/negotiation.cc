@@ -185,7 +185,7 @@ Negotiation::Outcome Negotiation::begin(OpRequest mine, const std::string& name,
   collective::Operation gather = collective::all_gather(
       collective::ConstArray(DType::kU8, &outcome.state_->mine, sizeof(OpRequest)),
       collective::Array(DType::kU8, outcome.state_->all.data(), outcome.state_->all.size() * sizeof(OpRequest)));
-  gather.label = "negotiation";
+  gather.label = "to agree on " + describe(mine);
   if (!in_background) {
     ranks_.run(std::move(gather));
     return outcome;

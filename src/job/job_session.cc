@@ -159,6 +159,12 @@ JobSession::JobSession(std::optional<cluster::JobEnvironment> place, const JobHo
                                       },
                                   .on_regroup = [this](View view, cluster::Regroup when,
                                                        const std::string& reason) { on_regroup(view, when, reason); }});
+  membership_->tell_activity([this] {  // of a loop that does not tell its phases
+    cluster::Activity activity = with_waits({});
+    if (!activity.operation.empty()) activity.what = "wait";
+    activity.for_s = activity.operation_s;
+    return activity;
+  });
   note_view();
   if (!alone_ && folder_) observe::allow_stack_dumps(folder_->stacks(), fmt::format("worker {}", place_.rank));
   if (hosting.on_begun) hosting.on_begun();
@@ -242,6 +248,16 @@ std::unique_ptr<collective::Communicator> connect_by_engine(const std::string& n
 
 }  // namespace
 
+cluster::Activity JobSession::with_waits(cluster::Activity activity) const {
+  std::optional<AwaitedWork> work = waits_.longest();
+  if (!work) return activity;
+  activity.operation = std::move(work->what);
+  activity.workers = std::move(work->workers);
+  activity.servers = std::move(work->servers);
+  activity.operation_s = work->for_s;
+  return activity;
+}
+
 collective::Communicator& JobSession::ranks() {
   if (ranks_) return *ranks_;
   if (learner() && !regroup("takes part")) fail<StaleView>("the job was over before this process could take part");
@@ -255,7 +271,8 @@ collective::Communicator& JobSession::ranks() {
                                                 .bits_per_second = place_.bits_per_second,
                                                 .latency = place_.latency,
                                                 .trace_algorithms = place_.trace_algorithms,
-                                                .silent_after = silent_after()};
+                                                .silent_after = silent_after(),
+                                                .waits = &waits_};
   auto ranks = place_.backend.empty() ? std::make_unique<collective::Communicator>(endpoint_, options)
                                       : connect_by_engine(place_.backend, options);
   const MutexLock lock(mutex_);

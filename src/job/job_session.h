@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "base/wait_board.h"
 #include "cluster/environment.h"
 #include "cluster/membership.h"
 #include "collective/communicator.h"
@@ -52,6 +53,12 @@ class JobSession {
 
   /// Where other workers, and learners, reach this one.
   collective::Endpoint& endpoint() { return endpoint_; }
+
+  /// What this process waits in: heartbeats tell the master.
+  WaitBoard& waits() { return waits_; }
+
+  /// Returns `activity` with that.
+  cluster::Activity with_waits(cluster::Activity activity) const;
 
   /// All workers of the job as equals. A learner takes part from then on. The first call connects to them and blocks
   /// until all are connected; it throws Timeout naming the missing ranks, PeerLost. When the job fails, their
@@ -116,6 +123,7 @@ class JobSession {
   bool alone_;
   cluster::JobEnvironment place_;
   std::optional<observe::RunFolder> folder_;
+  WaitBoard waits_;
   net::EventLoop loop_{"worker-net", 1};
   collective::Endpoint endpoint_;
   std::unique_ptr<LocalCluster> local_;

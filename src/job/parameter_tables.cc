@@ -204,6 +204,7 @@ class ParameterTables::Impl {
                                      .secret = job_.place().secret,
                                      .transport = job_.place().transport,
                                      .silent_after = job_.silent_after(),
+                                     .waits = &job_.waits(),
                                      .on_unreachable = [this](MemberId server) { job_.note_unreachable(server); }});
       const MutexLock lock(mutex_);
       client_ = std::move(client);

@@ -49,6 +49,12 @@ std::shared_ptr<net::Connection> Client::connect(const cluster::MemberInfo& serv
 
 net::InFrame Client::wait(const Peer& peer, const std::shared_ptr<net::PendingReply>& pending, Deadline deadline,
                           const std::string& what) const try {
+  const auto describe = [&] {
+    const auto& servers = options_.view.servers;
+    const auto at = std::ranges::find(servers, peer.server, &cluster::MemberInfo::id) - servers.begin();
+    return AwaitedWork{.what = what, .servers = {static_cast<Rank>(at)}};
+  };
+  const WaitBoard::Entry entry(options_.waits, std::cref(describe));
   return peer.connection->wait(pending, deadline, what);
 } catch (const net::HostSilent&) {
   note_unreachable(peer.server);

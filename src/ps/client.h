@@ -10,6 +10,7 @@
 #include "base/numbers/lanes.h"
 #include "base/spans.h"
 #include "base/step.h"
+#include "base/wait_board.h"
 #include "codec/error_feedback.h"
 #include "net/connection.h"
 #include "ps/layout.h"
@@ -27,6 +28,8 @@ struct ClientOptions {
   std::chrono::milliseconds timeout = 60s;        ///< for each answer of a server
   std::uint64_t bits_per_second = 0;  ///< experiments: a slow link to each server, without shared memory; 0 = none
   std::chrono::milliseconds silent_after{0};  ///< a server whose host is silent for so long is lost; 0 = never
+
+  WaitBoard* waits = nullptr;  ///< shows which answer is waited for; null: nobody asks. Outlives the client
 
   SpanRecorder* spans = nullptr;  ///< what pushes and pulls take; null: nobody wants to know. Outlives the client
 

@@ -31,9 +31,9 @@ RunReports::RunReports(JobSession& job, const Model& model, const TrainOptions& 
   ring_ = std::make_shared<observe::SpanRing>(timeline_);
   phases_ = std::make_shared<observe::PhaseClock>(ring_);
   job_.membership().tell_spans([ring = ring_](const WantedSteps& wanted) { return ring->last_steps(wanted); });
-  job_.membership().tell_activity([phases = phases_] {
+  job_.membership().tell_activity([phases = phases_, &job = job_] {
     const auto now = phases->current();
-    return cluster::Activity{.what = now.what == nullptr ? "" : now.what, .step = now.step, .for_s = now.for_s};
+    return job.with_waits({.what = now.what == nullptr ? "" : now.what, .step = now.step, .for_s = now.for_s});
   });
 }
 

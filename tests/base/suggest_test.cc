@@ -22,6 +22,7 @@ TEST(Suggest, SaysNothingWhenNothingIsClose) {
   EXPECT_EQ(closest("transformer", kModels), "");
   EXPECT_EQ(closest("lenet", {}), "");
   EXPECT_EQ(closest("", kModels), "");
+  EXPECT_EQ(closest("c", {"a", "b"}), "");  // every letter is as close as any other
   EXPECT_EQ(did_you_mean("transformer", kModels), "");
 }
 

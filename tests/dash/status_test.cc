@@ -82,6 +82,27 @@ TEST(Hang, TheSlowOneIsNamed) {
   EXPECT_THAT(report.culprits[0].what, HasSubstr("forward of step 40"));
 }
 
+TEST(Hang, TheOperationAndWhoItLacksAreNamed) {
+  JobStatus status = running(3);
+  for (std::uint32_t rank = 0; rank < 3; ++rank) status.workers[rank].slot = rank + 4;
+  for (const std::size_t rank : {0, 2}) {
+    status.workers[rank].activity = {.what = "wait", .step = 40, .for_s = 3, .operation = "all_reduce", .workers = {1}};
+  }
+  EXPECT_THAT(judge_hang(status).waiting.at(1),
+              HasSubstr("worker 6: wait of step 40, for 3.0 s: all_reduce, which lacks worker 5"));
+  EXPECT_EQ(judge_hang(status).culprits.at(0).who, "worker 5") << "it does something else";
+
+  // Each waits in another operation, or the one that lacks nobody is a server.
+  status.servers.resize(2);
+  status.servers[1].slot = 7;
+  status.workers[1].activity = {.what = "wait", .step = 40, .for_s = 3, .operation = "a pull", .servers = {1}};
+  const HangReport report = judge_hang(status);
+  ASSERT_EQ(report.culprits.size(), 2u);
+  EXPECT_EQ(report.culprits[0].who, "server 7");
+  EXPECT_EQ(report.culprits[1].who, "worker 5");
+  EXPECT_EQ(report.summary, "3 workers wait for server 7, worker 5");
+}
+
 TEST(Hang, AServer) {
   JobStatus status = running(1);
   status.servers.resize(1);

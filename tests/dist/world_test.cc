@@ -9,6 +9,7 @@
 #include "tests/dist/elastic_job.h"
 #include "tests/dist/ranks.h"
 #include "tests/dist/worlds.h"
+#include "tests/support/eventually.h"
 #include "tests/support/expect_fails.h"
 #include "tests/train/alone.h"
 
@@ -336,6 +337,26 @@ TEST(World, ReportsReachTheMasterAndTheFilesOfTheRun) {
   std::string curves;
   for (const auto& file : std::filesystem::directory_iterator(folder / "tensorboard")) curves += read_file(file.path());
   EXPECT_THAT(curves, ::testing::AllOf(::testing::HasSubstr("train/loss"), ::testing::HasSubstr("train/accuracy")));
+}
+
+TEST(World, WhoWaitsTellsTheMasterInWhatAndForWhom) {
+  const TempFolder folder;
+  ElasticJob job(2, folder.path());
+  job.run([&](std::unique_ptr<Job> worker) {
+    World world(std::move(worker));
+    world.barrier();
+    if (world.rank() == 1) {
+      cluster::Activity activity;
+      EXPECT_TRUE(eventually([&] {
+        activity = job.status().workers.at(0).activity;
+        return activity.workers == std::vector<Rank>{1};
+      })) << activity.operation;
+      EXPECT_THAT(activity.operation, ::testing::HasSubstr("of 3 F32 'late'"));
+      EXPECT_EQ(activity.what, "wait");
+    }
+    world.all_reduce(torch::ones({3}), {.name = "late"});
+    world.finish();
+  });
 }
 
 TEST(World, SingleProcessReducesToItsOwnValues) {

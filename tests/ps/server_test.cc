@@ -11,6 +11,7 @@
 #include "base/random.h"
 #include "optim/update_rule.h"
 #include "ps/client.h"
+#include "tests/support/eventually.h"
 #include "tests/support/expect_fails.h"
 #include "tests/support/secret.h"
 
@@ -115,6 +116,29 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Combine(::testing::Values(net::Transport::kShm, net::Transport::kTcp, net::Transport::kTls),
                        ::testing::Values(1u, 2u)),
     [](const auto& test) { return to_string(std::get<0>(test.param)) + std::to_string(std::get<1>(test.param)); });
+
+TEST(WaitingClient, TellsForWhatAndWhichServer) {
+  Job job(1);
+  net::EventLoop loop("clients");
+  WaitBoard board;
+  Client first(loop, job.client_options(0, net::Transport::kTcp));
+  first.open(kServedTables, kAdam);
+  std::jthread second([&] {
+    ClientOptions options = job.client_options(1, net::Transport::kTcp);
+    options.waits = &board;
+    Client client(loop, options);
+    client.open(kServedTables, kAdam);
+    client.pull();
+    client.leave();
+  });
+  std::optional<AwaitedWork> work;
+  EXPECT_TRUE(eventually([&] { return (work = board.longest()) && work->what == "a push or pull"; }));
+  EXPECT_EQ(work->servers, std::vector<Rank>{0});
+  first.assign();
+  second.join();
+  first.leave();
+  EXPECT_FALSE(board.longest());
+}
 
 TEST_P(ServerTest, TwoWorkersGetTheBitsOfTheSerialReference) {
   const auto [transport, servers] = GetParam();

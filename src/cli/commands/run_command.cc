@@ -25,8 +25,7 @@ struct RunFlags {
   std::string train_options = {};  ///< of kForTrainers, those that were given
   std::string init = {};           ///< what to tell about --init
   bool resume = false;
-  std::uint32_t whole_restarts =
-      0;  ///< how often all processes are started again, where the loop cannot go on without one
+  std::uint32_t whole_restarts = 0;  ///< of all processes together, where the loop cannot go on without one
 };
 
 const std::vector<SharedFlag> kShared{

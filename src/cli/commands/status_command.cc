@@ -8,6 +8,7 @@
 #include "cli/commands/commands.h"
 #include "cli/commands/named_job.h"
 #include "cli/start/origin.h"
+#include "dash/hang.h"
 #include "launch/job/page_link.h"
 #include "observe/run_folder.h"
 #include "observe/table.h"
@@ -51,6 +52,12 @@ void print(const cluster::JobStatus& status) {
   add_rows(cells, "worker", status.others, "catches up, or is in reserve");
   add_rows(cells, "server", status.servers, "");
   fmt::print("{}", observe::aligned(cells, {false, true, false, false}));
+  const dash::HangReport hang = dash::judge_hang(status);
+  if (hang.hangs && status.state == cluster::JobPhase::kRunning) {
+    fmt::print("stands still: {}\n", hang.summary);
+    for (const std::string& one : hang.waiting) fmt::print("  {}\n", one);
+    for (const dash::Culprit& one : hang.culprits) fmt::print("  {}: {}\n", one.who, one.what);
+  }
   if (!status.stragglers.empty()) fmt::print("slow: {}\n", cluster::describe(status.stragglers));
   if (status.copies_due > 0) {
     fmt::print("{} {} of the parameters {} no replica yet: lost with {} server\n", status.copies_due,

@@ -308,6 +308,15 @@ bool FailureDetector::wait_broken() const {
   return broken(kAll);
 }
 
+std::vector<Rank> FailureDetector::behind() const {
+  std::vector<Rank> ranks;
+  const MutexLock lock(state_->mutex);
+  for (const auto& [rank, peer] : state_->peers) {
+    if (Clock::now() - peer.last_heard > kSilentAfter || peer.begun < state_->begun.load()) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
 std::string FailureDetector::give_up(std::uint64_t collective) {
   std::string silent;
   std::string behind;

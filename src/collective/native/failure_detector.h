@@ -54,6 +54,9 @@ class FailureDetector {
   /// After a connection ended: waits a moment for the news which rank is gone; returns true if it arrives.
   bool wait_broken() const;
 
+  /// Returns the ranks that were silent for a while, or have not begun the collective that this rank has begun last.
+  std::vector<Rank> behind() const;
+
   /// Call it when the time for collective number `collective` (0 = a message) is up. Returns which ranks delay all:
   /// those that were silent for a while, else those that have not reached this collective. Tells the others.
   std::string give_up(std::uint64_t collective);

@@ -76,6 +76,7 @@ class Mesh {
   Pipe& message_pipe(Rank peer) { return *message_pipes_[peer]; }  ///< for send and recv
 
   FailureDetector& failure_detector() { return *failure_detector_; }
+  const FailureDetector& failure_detector() const { return *failure_detector_; }
   std::string transport() const;
 
   std::atomic<std::uint64_t>& shared_bytes() { return shared_bytes_; }

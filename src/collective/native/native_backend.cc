@@ -366,6 +366,10 @@ std::shared_ptr<std::byte> NativeBackend::allocate(std::size_t bytes, Deadline d
   return {segment, segment->bytes().data()};
 }
 
+std::vector<Rank> NativeBackend::behind() const {
+  return mesh_.size() == 1 ? std::vector<Rank>() : mesh_.failure_detector().behind();
+}
+
 void NativeBackend::abort(const std::string& reason) { mesh_.failure_detector().abort(reason); }
 
 Traffic NativeBackend::traffic() const {

@@ -27,6 +27,7 @@ class NativeBackend final : public Backend {
   void wake() override;
   std::shared_ptr<std::byte> allocate(std::size_t bytes, Deadline deadline) override;
   void abort(const std::string& reason) override;
+  std::vector<Rank> behind() const override;
   Traffic traffic() const override;
 
  private:

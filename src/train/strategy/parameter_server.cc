@@ -86,6 +86,7 @@ void ParameterServer::enter_view() {
                           .transport = job_.place().transport,
                           .bits_per_second = job_.place().bits_per_second,
                           .silent_after = job_.silent_after(),
+                          .waits = &job_.waits(),
                           .spans = options_.spans,
                           .on_unreachable = [this](cluster::MemberId server) { job_.note_unreachable(server); }});
     const MutexLock lock(mutex_);
