@@ -31,6 +31,8 @@ try {
 
 const folder = mkdtempSync(join(tmpdir(), "trireme-page-"));
 const children = new Set();
+process.on("exit", () => { for (const child of children) child.kill("SIGKILL"); }); // however this ends
+const pageErrors = [];
 let browser;
 
 function check(condition, what) {
@@ -70,7 +72,7 @@ async function open(link, options = {}) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, acceptDownloads: true, ...options });
   context.setDefaultTimeout(patience);
   const page = await context.newPage();
-  page.on("pageerror", (error) => { throw error; });
+  page.on("pageerror", (error) => { pageErrors.push(error); });
   const refused = [];
   page.on("console", (message) => { if (message.type() === "error" && /Content Security Policy/.test(message.text())) refused.push(message.text()); });
   page.refusedByPolicy = refused;
@@ -412,6 +414,7 @@ try {
     if (flag("--only") && flag("--only") !== name) continue;
     console.log(`-- ${name}`);
     await part();
+    if (pageErrors.length > 0) throw pageErrors[0];
   }
 } catch (problem) {
   console.log(`failed: ${problem.stack}`);
