@@ -41,7 +41,7 @@ help:
 	@echo "  make bench    measure the parameter server and all-reduce, beside this machine's raw speed and OpenMPI and gloo"
 	@echo "  make soak     train for $(SOAK_MINUTES) minutes with faults of every kind, on every strategy in turn, and check for leaks"
 	@echo "                (SOAK_MINUTES=5 SOAK_ARGS='--every 20')"
-	@echo "  make meshes      train on every mesh of up to 8 workers, and print the bits that each ends with"
+	@echo "  make meshes      train on meshes of 1, 2, 3, 4, 6 and 8 workers, and print the bits that each ends with"
 	@echo "  make partitions  cut every pair of roles off from each other, for 5 s, 30 s and for good, and print what a job does"
 	@echo "                (half an hour; ARGS='--jobs 3 worker-server 5s': only some)"
 	@echo
@@ -140,7 +140,7 @@ soak:
 	@$(MAKE) --no-print-directory build
 	@tools/soak build/$(PRESET) $(SOAK_MINUTES) $(SOAK_ARGS) $(ARGS)
 
-# Every mesh of up to 8 workers, with the bits it ends with.
+# Meshes of 1 to 8 workers, with the bits that each ends with.
 meshes:
 	@$(MAKE) --no-print-directory build
 	@tools/mesh_table build/$(PRESET) gpt

@@ -29,6 +29,14 @@ TEST(LogTail, MissingOrEmptyLogHasNoLines) {
   EXPECT_EQ(tail_of_log("/", 5), "");
 }
 
+TEST(LogTail, WhatAnEarlierLaunchWroteIsLeftOut) {
+  TempFolder folder;
+  std::ofstream(folder / "log") << "before\nnow\n";
+  EXPECT_EQ(tail_of_log(folder / "log", 5, 7), "now");
+  EXPECT_EQ(tail_of_log(folder / "log", 5, 11), "");
+  EXPECT_EQ(tail_of_log(folder / "log", 5, 99), "");
+}
+
 TEST(LogTail, ALongLogIsNotReadWhole) {
   std::string content;
   for (int i = 0; i < 20'000; ++i) content += "line " + std::to_string(i) + "\n";

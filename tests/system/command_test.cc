@@ -240,6 +240,14 @@ TEST(Run, ALoopThatCannotGoOnIsStartedAgainAsAWholeIfRestartsAreGiven) {
   const Outcome outcome = run({"run", "--restarts", "1"});
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_THAT(outcome.err, HasSubstr("all processes are started again (1 of --restarts 1)"));
+
+  std::filesystem::remove(folder / "died");
+  const Outcome other =
+      run_trireme(folder, {"run", "-w", "2", "-s", "0", "--restarts", "1", "--", "/bin/sh", "-c",
+                           "test $TRIREME_RANK = 0 || mkdir died || exit 3; exec " TRIREME_BINARY_DIR "/forgetful"});
+  EXPECT_EQ(other.status, 3);
+  EXPECT_THAT(other.err, AllOf(HasSubstr("(1 of --restarts 1)"), HasSubstr("worker 1 exited with status 3")))
+      << "not what the first try forgot";
 }
 
 TEST(Run, JsonIsOneLineEvenOfAProgramWithoutAResult) {

@@ -14,6 +14,7 @@ constexpr auto kTime = 60s;  // LibTorch with CUDA is loaded from disk, and the 
 std::string complaint(const std::string& log) {
   const auto from = log.find("--device");
   const auto to = log.find('\n', from);
+  if (log.empty()) return "the program that would compute on the device ended without a word";
   return from == std::string::npos ? log : log.substr(from, to - from);
 }
 

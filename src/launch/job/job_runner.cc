@@ -87,6 +87,11 @@ class JobRunner {
 
   void begin() {
     if (leads()) begin_job_files(folder_, secret_);
+    for (std::uint32_t slot = 0; slot < spec_.workers; ++slot) {
+      std::error_code missing;
+      const auto bytes = std::filesystem::file_size(folder_.log(fmt::format("worker {}", slot)), missing);
+      logs_before_.push_back(missing ? 0 : bytes);
+    }
     if (has_master()) return master_.start(Deadline::Clock::now());
     master_.adopt(spec_.part->master);
     members_started_ = true;
@@ -210,11 +215,12 @@ class JobRunner {
     }
   }
 
-  /// Returns the worker of this launch that says so in its log, if there is one.
+  /// Returns the worker that says so in what this launch added to its log, if there is one. An elastic job goes on.
   std::string ended_without_leaving() const {
-    for (std::uint32_t slot = 0; slot < spec_.workers; ++slot) {
+    for (std::uint32_t slot = 0; slot < logs_before_.size() && !status_.plan.elastic; ++slot) {
       std::string name = fmt::format("worker {}", slot);
-      if (tail(name).find(" event=ended_without_leaving") != std::string::npos) return name;
+      const std::string end = tail_of_log(folder_.log(name), 10, logs_before_[slot]);
+      if (end.find(" event=ended_without_leaving") != std::string::npos) return name;
     }
     return "";
   }
@@ -474,7 +480,8 @@ class JobRunner {
   Step furthest_ = 0;  // how far the job has ever got
   bool members_started_ = false;
   bool begun_ = false;
-  std::vector<Exit> exits_;  // those that count for the status
+  std::vector<std::uintmax_t> logs_before_;  // bytes of each worker's log that earlier launches wrote
+  std::vector<Exit> exits_;                  // those that count for the status
   std::uint32_t failed_processes_ = 0;
   bool stopping_ = false;  // a person asked for it
   bool stopped_ = false;   // the processes were told to

@@ -10,17 +10,18 @@ constexpr std::streamoff kMostBytes = 64 * 1024;
 constexpr std::size_t kLinesOfAnEnd = 10;
 constexpr std::size_t kLevelAt = 25;  // of a line of ours: 2026-03-01T09:15:02.123Z info    [worker 1] ...
 
-/// Returns up to kMostBytes from the end of the file, starting with a whole line if there is one.
-std::string end_of_file(const std::filesystem::path& path) {
+/// Returns up to kMostBytes from the end of the file, and nothing before `from`, starting with a whole line if there is
+/// one.
+std::string end_of_file(const std::filesystem::path& path, std::streamoff from) {
   std::ifstream in(path, std::ios::binary | std::ios::ate);
   const std::streamoff size = in.tellg();
-  if (!in || size <= 0) return "";
-  const std::streamoff take = std::min(size, kMostBytes);
+  if (!in || size <= from) return "";
+  const std::streamoff take = std::min(size - from, kMostBytes);
   std::string text(static_cast<std::size_t>(take), '\0');
   in.seekg(size - take);
   in.read(text.data(), take);
   text.resize(static_cast<std::size_t>(in.gcount()));
-  if (take < size) {
+  if (take < size - from) {
     if (const std::size_t cut = text.find('\n'); cut != std::string::npos) text.erase(0, cut + 1);
   }
   return text;
@@ -28,8 +29,8 @@ std::string end_of_file(const std::filesystem::path& path) {
 
 }  // namespace
 
-std::string tail_of_log(const std::filesystem::path& path, std::size_t lines) {
-  std::string text = end_of_file(path);
+std::string tail_of_log(const std::filesystem::path& path, std::size_t lines, std::uintmax_t from) {
+  std::string text = end_of_file(path, static_cast<std::streamoff>(from));
   while (!text.empty() && text.back() == '\n') text.pop_back();
   std::size_t begin = text.size();
   for (; lines > 0 && begin > 0; --lines) {
