@@ -24,6 +24,7 @@
 #include <fmt/format.h>
 
 #include "base/file.h"
+#include "base/mutex.h"
 #include "observe/elf_symbols.h"
 
 namespace trireme::observe {
@@ -235,6 +236,8 @@ std::string stacks_file(const std::string& role, std::int64_t pid) {
 void allow_stack_dumps(const std::filesystem::path& folder, const std::string& role) {
   const std::string path = (std::filesystem::absolute(folder) / stacks_file(role, ::getpid())).string();
   if (path.size() + 1 > dump_path.size()) return;
+  static Mutex one_at_a_time;  // several jobs may be in one process: the last one's folder counts
+  const MutexLock lock(one_at_a_time);
   std::memcpy(dump_path.data(), path.c_str(), path.size() + 1);
   std::array<void*, 4> frames{};
   ::backtrace(frames.data(), static_cast<int>(frames.size()));  // loads what it needs now: a handler must not
