@@ -6,6 +6,7 @@
 #include "trireme/trainer.h"
 
 #include "app/generate.h"
+#include "app/measure_sums.h"
 #include "app/predict.h"
 #include "app/time_layers.h"
 #include "base/error.h"
@@ -107,6 +108,7 @@ void work(std::span<const std::string> words) {
   if (words.size() != 2) fail<InvalidArgument>("this program is started by 'trireme train'");
   if (words[0] == "check-device") return static_cast<void>(pick_device(words[1], /*rank=*/0));
   if (words[0] == "time-layers") return time_layers(nlohmann::json::parse(words[1]).get<LayerTimesRequest>());
+  if (words[0] == "measure-sums") return measure_sums(nlohmann::json::parse(words[1]).get<SumsRequest>());
   const auto use = nlohmann::json::parse(words[1]).get<cli::ModelUse>();
   if (words[0] == "eval") return evaluate(use);
   if (words[0] == "predict") return predict(use);

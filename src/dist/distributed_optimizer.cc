@@ -1,5 +1,7 @@
 #include "dist/distributed_optimizer.h"
 
+#include <ATen/ATen.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -78,6 +80,13 @@ double sum_of_squares(const Number* values, std::size_t count) {
   }
   for (std::size_t j = 0; i < count; ++i, ++j) sums[j] += static_cast<double>(values[i]) * values[i];
   return std::accumulate(sums.begin(), sums.end(), 0.0);
+}
+
+/// Norms of gradients on a GPU are computed there, all of them before the host waits for the first.
+double sum_of_squares_on_device(const std::vector<torch::Tensor>& gradients) {
+  if (gradients.empty()) return 0;
+  const torch::Tensor norms = on_host(at::stack(at::_foreach_norm(gradients, 2)).to(torch::kFloat64));
+  return sum_of_squares(norms.data_ptr<double>(), static_cast<std::size_t>(norms.numel()));
 }
 
 double sum_of_squares(const torch::Tensor& gradient) {
@@ -222,7 +231,15 @@ double DistributedOptimizer::Impl::clip_norm(double largest) {
   synchronize();
   torch::NoGradGuard no_grad;
   double squares = 0;
-  for (const torch::Tensor& parameter : parameters_) squares += sum_of_squares(parameter.grad());
+  std::vector<torch::Tensor> on_device;
+  for (const torch::Tensor& parameter : parameters_) {
+    if (parameter.is_cpu()) {
+      squares += sum_of_squares(parameter.grad());
+    } else {
+      on_device.push_back(parameter.grad());
+    }
+  }
+  squares += sum_of_squares_on_device(on_device);
   const double norm = std::sqrt(squares);
   if (!std::isfinite(norm)) {
     fail<InvalidArgument>("the norm of the gradients is {}: training has diverged; try a smaller learning rate", norm);

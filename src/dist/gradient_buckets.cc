@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/random.h"
 #include "collective/reduction.h"
 #include "tensor/torch_dtype.h"
@@ -27,7 +28,15 @@ GradientBuckets::GradientBuckets(Negotiation& negotiation, std::vector<torch::Te
     fail<InvalidArgument>("{} parameters are neither float32, float64, float16 nor bfloat16: others have no sum here",
                           parameters_.size() - placed);
   }
+  place_on_device();
+  for (Block& block : blocks_) {
+    if (!alone() && !(on_device_ && block.dtype == DType::kF32)) lay_out_memory(block);
+  }
   begin_step();
+}
+
+bool GradientBuckets::alone() const {
+  return negotiation_.ranks().size() == 1 && options_.lanes.empty() && options_.compression.kind == codec::Kind::kNone;
 }
 
 void GradientBuckets::lay_out(torch::ScalarType type) {
@@ -44,6 +53,12 @@ void GradientBuckets::lay_out(torch::ScalarType type) {
   const std::size_t element = size_of(block.dtype);
   block.buckets =
       Buckets(elements, {.bytes = options_.bucket_bytes, .element_bytes = element, .cut_unit = codec::kBlock});
+  blocks_.push_back(std::move(block));
+}
+
+void GradientBuckets::lay_out_memory(Block& block) {
+  const torch::ScalarType type = parameters_[block.members.front()].scalar_type();
+  const std::size_t element = size_of(block.dtype);
   block.memory = negotiation_.ranks().allocate(std::max<std::size_t>(1, block.buckets.elements()) * element);
   for (const std::size_t i : block.members) {
     places_[i].view = torch::from_blob(
@@ -56,7 +71,25 @@ void GradientBuckets::lay_out(torch::ScalarType type) {
         negotiation_.ranks(), options_.compression, block.buckets.elements(bucket),
         collective::ReduceOptions{.op = options_.op, .lanes = options_.lanes});
   }
-  blocks_.push_back(std::move(block));
+}
+
+void GradientBuckets::place_on_device() {
+  if (alone()) return;
+  const auto block = std::ranges::find(blocks_, DType::kF32, &Block::dtype);
+  std::vector<torch::Tensor> wanted;
+  if (block != blocks_.end() && options_.compression.kind == codec::Kind::kNone) {
+    for (const std::size_t i : block->members) wanted.push_back(parameters_[i]);
+  }
+  on_device_ = DeviceGradients::make(negotiation_, wanted, options_.lanes);
+  for (std::size_t member = 0; member < wanted.size() && on_device_; ++member) {
+    places_[block->members[member]].view = on_device_->gradient(member);
+  }
+  const bool told = !wanted.empty() && device::runs_on(wanted.front().device());  // by DeviceSums
+  if (on_device_ || told || std::ranges::all_of(parameters_, [](const auto& each) { return each.is_cpu(); })) return;
+  std::size_t bytes = 0;
+  for (const torch::Tensor& parameter : parameters_) bytes += parameter.nbytes();
+  log_warn("gradients_through_host", "gradients of the GPU go through the host's memory",
+           {{"ranks", negotiation_.ranks().size()}, {"bytes_per_step", 2 * bytes}});
 }
 
 void GradientBuckets::begin_step() {
@@ -72,7 +105,8 @@ void GradientBuckets::add(std::size_t i) {
   torch::NoGradGuard no_grad;
   const Place& place = places_[i];
   const torch::Tensor gradient = parameters_[i].grad();
-  if (!gradient.defined()) {
+  if (!place.view.defined()) {  // nothing is sent
+  } else if (!gradient.defined()) {
     place.view.zero_();
   } else if (gradient.is_sparse()) {
     place.view.copy_(gradient.to_dense());
@@ -92,7 +126,7 @@ void GradientBuckets::start_ready() {
   for (Block& block : blocks_) {
     for (; block.started < block.buckets.count(); ++block.started) {
       if (!block.buckets.full(block.started)) return;  // those behind wait as well: all ranks send in the same order
-      start(block, block.started);
+      if (block.memory) start(block, block.started);
     }
   }
 }
@@ -127,6 +161,7 @@ void GradientBuckets::finish() {
   for (std::size_t i = parameters_.size(); i-- > 0;) {
     if (!blocks_[places_[i].block].buckets.has(places_[i].member)) add(i);
   }
+  if (on_device_) on_device_->reduce(options_.op);
   for (Block& block : blocks_) {
     if (block.reduces.empty()) continue;
     for (Reduce& reduce : block.reduces) {
@@ -135,18 +170,24 @@ void GradientBuckets::finish() {
     }
     scale(block);
   }
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    torch::Tensor& gradient = parameters_[i].mutable_grad();
-    const torch::Tensor& view = places_[i].view;
-    if (parameters_[i].is_cpu()) {
-      if (!gradient.defined() || gradient.is_sparse() || gradient.data_ptr() != view.data_ptr()) gradient = view;
-    } else if (gradient.defined() && !gradient.is_sparse()) {
-      gradient.copy_(view);
-    } else {
-      gradient = view.to(parameters_[i].device());
-    }
-  }
+  for (std::size_t i = 0; i < parameters_.size(); ++i) give_back(i);
   begin_step();
+}
+
+/// The parameter's gradient is the sum.
+void GradientBuckets::give_back(std::size_t i) {
+  torch::Tensor& gradient = parameters_[i].mutable_grad();
+  const torch::Tensor& view = places_[i].view;
+  const bool dense = gradient.defined() && !gradient.is_sparse();
+  if (!view.defined()) {
+    if (!dense) gradient = gradient.defined() ? gradient.to_dense() : torch::zeros_like(parameters_[i]);
+  } else if (view.device() == parameters_[i].device()) {
+    if (!dense || gradient.data_ptr() != view.data_ptr()) gradient = view;
+  } else if (dense) {
+    gradient.copy_(view);
+  } else {
+    gradient = view.to(parameters_[i].device());
+  }
 }
 
 /// A mean is over those that contributed; the collective divided by all ranks.

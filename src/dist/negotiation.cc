@@ -27,6 +27,8 @@ std::string_view name_of(Kind kind) {
       return "broadcast";
     case Kind::kAllToAll:
       return "all_to_all";
+    case Kind::kDeviceSum:
+      return "all_reduce on the GPU";
   }
   return "?";
 }
@@ -39,7 +41,7 @@ std::string_view label_of(const OpRequest& request) {
 bool agree(const OpRequest& a, const OpRequest& b) {
   const bool same_call = a.kind == b.kind && a.dtype == b.dtype && a.root == b.root && a.label == b.label;
   if (!same_call || a.kind == Kind::kBarrier) return same_call;
-  if (a.kind == Kind::kAllReduce) {
+  if (a.kind == Kind::kAllReduce || a.kind == Kind::kDeviceSum) {
     return a.op == b.op && a.codec == b.codec && a.ratio == b.ratio && a.count == b.count && a.piece == b.piece;
   }
   return a.row_bytes == b.row_bytes && (a.kind != Kind::kBroadcast || a.count == b.count);
@@ -121,10 +123,11 @@ std::vector<std::byte> identities(DType dtype, collective::ReduceOp op, std::siz
 
 std::string describe(const OpRequest& request) {
   std::string text(name_of(request.kind));
-  if (request.kind == Kind::kAllReduce) text += fmt::format(" {}", name_of(request.op));
+  const bool reduces = request.kind == Kind::kAllReduce || request.kind == Kind::kDeviceSum;
+  if (reduces) text += fmt::format(" {}", name_of(request.op));
   if (request.kind != Kind::kBarrier && request.kind != Kind::kJoined) {
     text += fmt::format(" of {} {}", request.count, trireme::name_of(request.dtype));
-    if (request.kind != Kind::kAllReduce) text += fmt::format(" rows of {} bytes", request.row_bytes);
+    if (!reduces) text += fmt::format(" rows of {} bytes", request.row_bytes);
   }
   if (request.codec != codec::Kind::kNone) {
     text += fmt::format(" as {}", codec::to_string({.kind = request.codec, .ratio = request.ratio}));
@@ -219,6 +222,9 @@ void Negotiation::contribute_identity(const std::vector<OpRequest>& all, const O
       return;
     case Kind::kAllReduce:
       return contribute_identity_to_all_reduce(theirs);
+    case Kind::kDeviceSum:
+      TRIREME_CHECK(device_sum_ != nullptr, "the others sum on their GPUs, and this rank has none of it");
+      return device_sum_();
     case Kind::kBroadcast: {
       if (all[theirs.root].joined()) return;  // they know, and give it up
       std::vector<std::byte> heard(theirs.count * theirs.row_bytes);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -13,7 +14,7 @@ namespace trireme::dist {
 
 /// What a rank is about to do, as it tells the others before it does it. Plain bytes: it goes over the wire.
 struct OpRequest {
-  enum class Kind : std::uint8_t { kJoined, kBarrier, kAllReduce, kAllGather, kBroadcast, kAllToAll };
+  enum class Kind : std::uint8_t { kJoined, kBarrier, kAllReduce, kAllGather, kBroadcast, kAllToAll, kDeviceSum };
 
   Kind kind = Kind::kBarrier;
   DType dtype = DType::kU8;
@@ -71,6 +72,9 @@ class Negotiation {
   /// highest of several): its state is the one to go on from. Throws as Communicator::run does.
   Rank join();
 
+  /// What `join` does where the others sum what lies in the memory of GPUs: takes part with zeros. Null: they do not.
+  void set_device_sum(std::function<void()> take_part) { device_sum_ = std::move(take_part); }
+
   /// How many rounds there were: the same on all ranks.
   std::uint64_t rounds() const { return rounds_; }
 
@@ -84,6 +88,7 @@ class Negotiation {
   collective::Communicator& ranks_;
   std::uint64_t rounds_ = 0;
   std::uint64_t calls_ = 0;
+  std::function<void()> device_sum_;
   std::vector<std::shared_ptr<Outcome::State>> on_their_way_;  // perhaps with nobody who waits for them
 };
 

@@ -7,6 +7,7 @@
 namespace trireme::cli {
 
 struct BenchAllReduceOptions {
+  std::string device = "cpu";  ///< whose memory the sums are made in; others: see bench_device_sums
   bool json = false;    ///< one JSON object instead of tables
   bool peers = false;   ///< also measure OpenMPI and gloo, where they are built
   unsigned rounds = 3;  ///< each is measured this often, in turns with the others; its best round counts

@@ -26,7 +26,7 @@ namespace {
 using observe::Json;
 
 constexpr double kFeedsPerSecond = 2;  // HttpServerOptions::feed_every
-constexpr std::uint64_t kBatch = 64;
+constexpr std::uint64_t kLeNetBatch = 64;
 
 /// Returns the seconds of one call: the median of several rounds.
 template <typename Call>
@@ -61,7 +61,7 @@ LeNetStep measure_lenet(const std::filesystem::path& folder, std::uint32_t steps
                              "--workers",
                              "1",
                              "--batch",
-                             std::to_string(kBatch),
+                             std::to_string(kLeNetBatch),
                              "--steps",
                              std::to_string(steps),
                              "--checkpoint-every",
@@ -81,7 +81,7 @@ LeNetStep measure_lenet(const std::filesystem::path& folder, std::uint32_t steps
   for (const auto& event : timeline.at("traceEvents")) {
     if (event.value("ph", "") == "X" && event.contains("args") && event.at("args").contains("step")) ++spans;
   }
-  return {.seconds = static_cast<double>(kBatch) / rows.at("samples_per_s").get<double>(), .spans = spans / steps};
+  return {.seconds = static_cast<double>(kLeNetBatch) / rows.at("samples_per_s").get<double>(), .spans = spans / steps};
 }
 
 /// A job of many workers that never existed.
@@ -154,7 +154,7 @@ int bench_observe(const BenchObserveOptions& options) {
       {.key = "rows",
        .title = fmt::format("Being watched, beside a step of LeNet of {:.2f} ms (batch {}, one "
                             "worker, {:.1f} spans in it)",
-                            1e3 * step.seconds, kBatch, step.spans),
+                            1e3 * step.seconds, kLeNetBatch, step.spans),
        .columns = {{"what", "what"}, {"seconds", "us each", as_micro}, {"share", "share", as_percent}},
        .rows = {
            {{"what", "a worker: where the time goes, its last spans (always)"},

@@ -3,6 +3,7 @@
 #include "cli/bench/allreduce.h"
 #include "cli/bench/checkpoint.h"
 #include "cli/bench/crowd.h"
+#include "cli/bench/device_sums.h"
 #include "cli/bench/input.h"
 #include "cli/bench/observe.h"
 #include "cli/bench/pipeline.h"
@@ -14,6 +15,38 @@
 
 namespace trireme::cli {
 namespace {
+
+void add_all_reduce(CLI::App& bench, Action& action) {
+  auto* command = bench.add_subcommand(
+      "allreduce", "sums among equals: shared memory and TCP, beside OpenMPI and gloo with --peers; or on a GPU");
+  auto options = std::make_shared<BenchAllReduceOptions>();
+  command->add_flag("--json", options->json, "one JSON object on standard output");
+  auto* peers = command->add_flag("--peers", options->peers,
+                                  "also OpenMPI and gloo, by the same method (libopenmpi-dev openmpi-bin libgloo-dev)");
+  add_number(*command, "--rounds", options->rounds, "how often each is measured; its best round counts", {.least = 1})
+      ->capture_default_str();
+  command->add_option("--ranks", options->ranks, "numbers of processes")->delimiter(',')->capture_default_str();
+  command->add_option("--bytes", options->bytes, "sizes of the buffer, multiples of 4")
+      ->delimiter(',')
+      ->transform(CLI::AsSizeValue(false))
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  auto* transports = command->add_option("--transports", options->transports, "shm, tcp or tls")
+                         ->delimiter(',')
+                         ->check(CLI::IsMember({"shm", "tcp", "tls"}))
+                         ->capture_default_str();
+  command
+      ->add_option("--device", options->device,
+                   "whose memory the buffers are in: cpu, cuda (ranks take turns with the GPUs) or cuda:1")
+      ->capture_default_str();
+  command->callback([options, peers, transports, &action] {
+    const bool gpu = options->device != "cpu";
+    if (gpu && peers->count() + transports->count() > 0) {
+      throw CLI::ValidationError("--device", "--peers and --transports are for buffers of the host: --device cpu");
+    }
+    action = [options, gpu] { return gpu ? bench_device_sums(*options) : bench_allreduce(*options); };
+  });
+}
 
 void add_checkpoint(CLI::App& bench, Action& action) {
   auto* command = bench.add_subcommand("checkpoint", "pause, writing and restoring, beside dd on the same disk");
@@ -127,27 +160,7 @@ void add_bench(CLI::App& app, Action& action) {
   auto options = std::make_shared<BenchPsOptions>();
   ps->add_flag("--json", options->json, "one JSON object on standard output");
   ps->add_flag("--quick", options->quick, "fewer repetitions: to check that it works");
-  auto* reduce = command->add_subcommand(
-      "allreduce", "sums among equals: shared memory and TCP, beside OpenMPI and gloo with --peers");
-  auto reduce_options = std::make_shared<BenchAllReduceOptions>();
-  reduce->add_flag("--json", reduce_options->json, "one JSON object on standard output");
-  reduce->add_flag("--peers", reduce_options->peers,
-                   "also OpenMPI and gloo, by the same method (libopenmpi-dev openmpi-bin libgloo-dev)");
-  add_number(*reduce, "--rounds", reduce_options->rounds, "how often each is measured; its best round counts",
-             {.least = 1})
-      ->capture_default_str();
-  reduce->add_option("--ranks", reduce_options->ranks, "numbers of processes")->delimiter(',')->capture_default_str();
-  reduce->add_option("--bytes", reduce_options->bytes, "sizes of the buffer, multiples of 4")
-      ->delimiter(',')
-      ->transform(CLI::AsSizeValue(false))
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  reduce->add_option("--transports", reduce_options->transports, "shm, tcp or tls")
-      ->delimiter(',')
-      ->check(CLI::IsMember({"shm", "tcp", "tls"}))
-      ->capture_default_str();
-  reduce->callback(
-      [reduce_options, &action] { action = [reduce_options] { return bench_allreduce(*reduce_options); }; });
+  add_all_reduce(*command, action);
   add_checkpoint(*command, action);
   add_input(*command, action);
   add_pipeline(*command, action);

@@ -25,14 +25,15 @@ DeviceSums::DeviceSums(std::size_t floats, torch::Device device)
 
 DeviceSums::~DeviceSums() = default;
 
-void DeviceSums::connect(collective::Communicator& ranks, std::vector<LaneRange> lanes) {
+void DeviceSums::connect(collective::Communicator& ranks, std::vector<LaneRange> lanes, SumsWay way) {
   ranks_ = &ranks;
   lanes_ = std::move(lanes);
   peers_.clear();
   if (ranks.size() == 1) return;
-  if (!map_peers()) {
+  if (way == SumsWay::kHost || !map_peers()) {
     peers_.clear();
     host_ = ranks.allocate(memory().size_bytes());  // a collective call: also by those who had some in the last view
+    if (way == SumsWay::kHost) return;
     log_warn("gradients_through_host",
              "gradients go through the host's memory: GPUs of these ranks cannot see each other",
              {{"ranks", ranks.size()}, {"bytes_per_step", 2 * memory().size_bytes()}});

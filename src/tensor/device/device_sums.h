@@ -12,6 +12,12 @@
 
 namespace trireme {
 
+/// How the ranks' sums are made.
+enum class SumsWay {
+  kBest,
+  kHost,  ///< through the host's memory, although there may be a better one: to compare them
+};
+
 /// Gradients in the memory of a GPU, summed over the ranks in place.
 ///
 /// Ranks of one host map each other's memory (CUDA IPC), also those that share a GPU; each sums its slice of all of
@@ -27,11 +33,12 @@ class DeviceSums {
   DeviceSums& operator=(const DeviceSums&) = delete;
 
   std::span<float> memory() { return own_->floats(); }
+  const std::shared_ptr<device::SharedMemory>& shared_memory() const { return own_; }  ///< whoever holds it keeps it
   torch::Device device() const { return device_; }
 
   /// From now on sums are over these ranks, which outlive their use; `lanes` by rank. A collective call. Throws
   /// PeerLost, Timeout.
-  void connect(collective::Communicator& ranks, std::vector<LaneRange> lanes);
+  void connect(collective::Communicator& ranks, std::vector<LaneRange> lanes, SumsWay way = SumsWay::kBest);
 
   /// Replaces the memory of each rank by the sum of all. Waits for all ranks. A collective call. Throws PeerLost,
   /// Timeout: what the memory holds is then anything.
