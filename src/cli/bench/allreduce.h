@@ -8,9 +8,9 @@ namespace trireme::cli {
 
 struct BenchAllReduceOptions {
   std::string device = "cpu";  ///< whose memory the sums are made in; others: see bench_device_sums
-  bool json = false;    ///< one JSON object instead of tables
-  bool peers = false;   ///< also measure OpenMPI and gloo, where they are built
-  unsigned rounds = 3;  ///< each is measured this often, in turns with the others; its best round counts
+  bool json = false;           ///< one JSON object instead of tables
+  bool peers = false;          ///< also measure OpenMPI and gloo, where they are built
+  unsigned rounds = 3;         ///< each is measured this often, in turns with the others; its best round counts
   std::vector<unsigned> ranks = {2, 4};
   std::vector<std::size_t> bytes = {4u << 10, 64u << 10, 1u << 20, 16u << 20, 100u << 20};
   std::vector<std::string> transports = {"shm", "tcp"};
