@@ -23,8 +23,10 @@ __device__ __forceinline__ Exponentials combine(Exponentials a, Exponentials b) 
   return {most, a.sum * __expf(a.most - most) + b.sum * __expf(b.most - most)};
 }
 
+/// What all `threads` of a block have found, in all of them.
+template <int threads>
 __device__ Exponentials combine_block(Exponentials own) {
-  __shared__ Exponentials warps[kThreads / kWarp];
+  __shared__ Exponentials warps[threads / kWarp];
   const auto combine_warp = [](Exponentials value) {
 #pragma unroll
     for (int distance = kWarp / 2; distance > 0; distance /= 2) {
@@ -36,7 +38,23 @@ __device__ Exponentials combine_block(Exponentials own) {
   if (threadIdx.x % kWarp == 0) warps[threadIdx.x / kWarp] = own;
   __syncthreads();
   constexpr Exponentials kNone{-INFINITY, 0};
-  return combine_warp(threadIdx.x % kWarp < kThreads / kWarp ? warps[threadIdx.x % kWarp] : kNone);
+  return combine_warp(threadIdx.x % kWarp < threads / kWarp ? warps[threadIdx.x % kWarp] : kNone);
+}
+
+/// Adds the exponentials of neighbours; those from `end` on do not count.
+template <int each>
+__device__ __forceinline__ void add(Exponentials& own, float (&x)[each], std::int64_t end) {
+  float most = own.most;
+#pragma unroll
+  for (int k = 0; k < each; ++k) {
+    if (k >= end) x[k] = -INFINITY;
+    most = fmaxf(most, x[k]);
+  }
+  if (most == -INFINITY) return;
+  own.sum *= __expf(own.most - most);
+  own.most = most;
+#pragma unroll
+  for (int k = 0; k < each; ++k) own.sum += __expf(x[k] - most);
 }
 
 /// What a thread block finds in a row: the logarithm of the sum of its exponentials. The same in all threads.
@@ -46,19 +64,9 @@ __device__ float log_sum_of(const Logits& logits, const T* values) {
   for (std::int64_t i = static_cast<std::int64_t>(threadIdx.x) * each; i < logits.classes; i += kThreads * each) {
     float x[each];
     load(values + i, x);
-    float most = own.most;
-#pragma unroll
-    for (int k = 0; k < each; ++k) {
-      if (i + k >= logits.classes) x[k] = -INFINITY;
-      most = fmaxf(most, x[k]);
-    }
-    if (most == -INFINITY) continue;
-    own.sum *= __expf(own.most - most);
-    own.most = most;
-#pragma unroll
-    for (int k = 0; k < each; ++k) own.sum += __expf(x[k] - most);
+    add(own, x, logits.classes - i);
   }
-  const Exponentials all = combine_block(own);
+  const Exponentials all = combine_block<kThreads>(own);
   return all.most + logf(all.sum);
 }
 
@@ -111,6 +119,44 @@ __global__ void __launch_bounds__(kThreads) at_once(Logits logits, float* loss, 
   if (threadIdx.x == 0) loss[row] = loss_of(logits, values, target, sum);
   __syncthreads();  // the target's logit has been read
   differentiate<T, each>(logits, values, target, sum, of_loss / static_cast<float>(logits.rows));
+}
+
+constexpr int kSharers = 512;  // threads that keep a row in shared memory, so that two rows are at work on a processor
+
+/// Both, of rows of which two fit into a processor's shared memory: while one is computed with, the other moves.
+template <typename T>
+__global__ void __launch_bounds__(kSharers, 2) at_once_shared(Logits logits, float* loss, float of_loss) {
+  constexpr int kEach = 8;
+  TRIREME_DYNAMIC_SHARED(float4, memory);
+  T* const held = reinterpret_cast<T*>(memory);
+  const std::int64_t row = blockIdx.x;
+  T* const values = static_cast<T*>(logits.values) + row * logits.stride;
+  const std::int64_t target = logits.targets[row];
+  const int classes = static_cast<int>(logits.classes);
+  const int stride = static_cast<int>(logits.stride);
+  const int first = static_cast<int>(threadIdx.x) * kEach;
+  for (int i = first; i < stride; i += kSharers * kEach) copy_ahead(held + i, values + i);
+  await_copies();  // each thread computes with what it has copied
+  Exponentials own{-INFINITY, 0};
+  for (int i = first; i < stride; i += kSharers * kEach) {
+    float x[kEach];
+    load(held + i, x);
+    add(own, x, classes - i);
+  }
+  const Exponentials all = combine_block<kSharers>(own);  // and all copies are there
+  const float log_sum = all.most + logf(all.sum);
+  if (threadIdx.x == 0) loss[row] = loss_of(logits, held, target, log_sum);
+  const float scale = of_loss / static_cast<float>(logits.rows);
+  for (int i = first; i < stride; i += kSharers * kEach) {
+    float x[kEach];
+    load(held + i, x);
+#pragma unroll
+    for (int k = 0; k < kEach; ++k) {
+      const float probability = __expf(x[k] - log_sum);
+      x[k] = i + k < classes ? (probability - (i + k == target ? 1.0f : 0.0f)) * scale : 0.0f;
+    }
+    store(values + i, x);
+  }
 }
 
 /// `combine` over the values of all threads of a block.
@@ -202,6 +248,15 @@ void with_each(const Logits& logits, Work work) {
   work(std::integral_constant<int, 1>());
 }
 
+/// Bytes of shared memory for a row, if two rows can be there at a time; else 0.
+std::size_t shared_bytes_of_row(const Logits& logits) {
+  constexpr std::size_t kReserved = 2u << 10;  // for a block's own, and what CUDA takes
+  const bool wide = logits.stride % 8 == 0 && reinterpret_cast<std::uintptr_t>(logits.values) % 16 == 0;
+  if (!wide || logits.type == Type::kFloat) return 0;
+  const std::size_t bytes = static_cast<std::size_t>(logits.stride) * 2;
+  return 2 * (bytes + kReserved) <= shared_memory_of_processor() ? bytes : 0;
+}
+
 /// Calls `work` with how many packs of eight a thread has to hold of a row, if it can.
 template <typename Work>
 bool with_packs(const Logits& logits, Work work) {
@@ -246,6 +301,10 @@ void cross_entropy_at_once(const Logits& logits, float of_loss, float* loss, Str
   if (logits.rows == 0) return;
   const auto blocks = static_cast<unsigned>(logits.rows);
   with_type(logits.type, [&](auto number) {
+    if (const std::size_t shared = shared_bytes_of_row(logits); shared > 0) {
+      return launch("compute and differentiate a cross entropy", at_once_shared<decltype(number)>, blocks, kSharers,
+                    shared, stream, logits, loss, of_loss);
+    }
     const bool held = with_packs(logits, [&](auto packs) {
       launch("compute and differentiate a cross entropy", at_once_held<decltype(number), packs.value>, blocks, kHolders,
              0, stream, logits, loss, of_loss);

@@ -38,6 +38,9 @@ extern Place place;
 
 void* dynamic_shared();
 
+/// See launch.h; tests change it.
+inline std::size_t shared_memory = 228u << 10;
+
 /// Waits for all threads of the block, or of the warp.
 void block_barrier();
 void warp_barrier();
@@ -73,6 +76,10 @@ template <typename T>
 T __shfl_xor_sync(unsigned /*mask*/, T value, int distance) {
   return emulation::shuffle_xor(value, distance);
 }
+
+inline void copy_ahead(void* to, const void* from) { std::memcpy(to, from, 16); }
+inline void await_copies() {}
+inline std::size_t shared_memory_of_processor() { return emulation::shared_memory; }
 
 inline float fast_tanh(float x) { return std::tanh(x); }
 inline float __expf(float x) { return std::exp(x); }

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <bit>
 
 #include "cuda/launch.h"
 #include "cuda/sums.h"
@@ -24,13 +25,31 @@ __global__ void __launch_bounds__(kThreads) sum_lanes_kernel(LaneSums sums, std:
   }
 }
 
-/// Two parts, the usual case, four elements at a time.
-__global__ void __launch_bounds__(kThreads) sum_two(float4* a, float4* b, std::size_t count) {
+__device__ __forceinline__ float4 add(const float4& a, const float4& b) {
+  return make_float4(__fadd_rn(a.x, b.x), __fadd_rn(a.y, b.y), __fadd_rn(a.z, b.z), __fadd_rn(a.w, b.w));
+}
+
+/// The usual case: parts of equally many lanes, a power of two of them, four elements at a time.
+template <int count_of_parts>
+__global__ void __launch_bounds__(kThreads) sum_pairwise(LaneSums sums, std::size_t begin, std::size_t fours) {
   const std::size_t stride = static_cast<std::size_t>(gridDim.x) * kThreads;
-  for (std::size_t i = static_cast<std::size_t>(blockIdx.x) * kThreads + threadIdx.x; i < count; i += stride) {
-    const float4 x = a[i];
-    const float4 y = b[i];
-    a[i] = b[i] = make_float4(x.x + y.x, x.y + y.y, x.z + y.z, x.w + y.w);
+  for (std::size_t i = static_cast<std::size_t>(blockIdx.x) * kThreads + threadIdx.x; i < fours; i += stride) {
+    float4 values[count_of_parts];
+#pragma unroll
+    for (int part = 0; part < count_of_parts; ++part) {
+      values[part] = reinterpret_cast<const float4*>(sums.parts[part] + begin)[i];
+    }
+#pragma unroll
+    for (int width = 1; width < count_of_parts; width *= 2) {
+#pragma unroll
+      for (int part = 0; part < count_of_parts; part += 2 * width) {
+        values[part] = add(values[part], values[part + width]);
+      }
+    }
+#pragma unroll
+    for (int part = 0; part < count_of_parts; ++part) {
+      reinterpret_cast<float4*>(sums.parts[part] + begin)[i] = values[0];
+    }
   }
 }
 
@@ -72,19 +91,28 @@ __global__ void __launch_bounds__(kThreads) add_partials(const double* partials,
 
 bool aligned(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % alignof(float4) == 0; }
 
+/// Whether each part is combined with its neighbour, each pair with the next one, and so on.
+bool pairwise(const LaneSums& sums) {
+  for (std::uint32_t part = 0; part < sums.count; ++part) {
+    if (sums.combinations[part] != std::countr_zero(part + 1)) return false;
+  }
+  return std::has_single_bit(sums.count);
+}
+
 }  // namespace
 
 void sum_lanes(const LaneSums& sums, std::size_t begin, std::size_t count, Stream stream) {
   if (count == 0 || sums.count < 2) return;
   const auto blocks = static_cast<unsigned>(std::min<std::size_t>((count + kThreads - 1) / kThreads, 4096));
-  float* const a = sums.parts[0] + begin;
-  float* const b = sums.parts[1] + begin;
-  if (sums.count == 2 && count % 4 == 0 && aligned(a) && aligned(b)) {
-    launch("sum gradients", sum_two, blocks, kThreads, 0, stream, reinterpret_cast<float4*>(a),
-           reinterpret_cast<float4*>(b), count / 4);
-  } else {
-    launch("sum gradients", sum_lanes_kernel, blocks, kThreads, 0, stream, sums, begin, count);
-  }
+  bool fours = count % 4 == 0 && pairwise(sums);
+  for (std::uint32_t part = 0; part < sums.count; ++part) fours = fours && aligned(sums.parts[part] + begin);
+  const auto start = [&](auto kernel, std::size_t items) {
+    launch("sum gradients", kernel, blocks, kThreads, 0, stream, sums, begin, items);
+  };
+  if (fours && sums.count == 2) return start(sum_pairwise<2>, count / 4);
+  if (fours && sums.count == 4) return start(sum_pairwise<4>, count / 4);
+  if (fours && sums.count == 8) return start(sum_pairwise<8>, count / 4);
+  start(sum_lanes_kernel, count);
 }
 
 void sum_of_squares(const float* values, std::size_t count, double* partials, double* result, Stream stream) {

@@ -10,6 +10,7 @@
 #include "base/random.h"
 #include "cuda/columns.h"
 #include "cuda/cross_entropy.h"
+#include "cuda/emulation.h"
 #include "cuda/layer_norm.h"
 #include "cuda/sums.h"
 #include "cuda/update.h"
@@ -162,8 +163,9 @@ TEST(Kernels, LayerNormOfWideRowsAndManyOfThem) {
   expect_norm({.rows = 2200, .width = 8}, Type::kFloat, true, true);  // more than the blocks have warps
 }
 
-void expect_entropy(std::int64_t rows, std::int64_t classes, std::int64_t stride, Type type) {
-  SCOPED_TRACE(::testing::Message() << rows << " x " << classes << " of " << stride);
+/// `at_once`: the loss and its gradient in one pass.
+void expect_entropy(std::int64_t rows, std::int64_t classes, std::int64_t stride, Type type, bool at_once = false) {
+  SCOPED_TRACE(::testing::Message() << rows << " x " << classes << " of " << stride << ' ' << at_once);
   const Floats values = numbers(static_cast<std::size_t>(rows * stride), 7, 6);
   Typed logits(type, values);
   const Typed before(type, values);
@@ -176,9 +178,13 @@ void expect_entropy(std::int64_t rows, std::int64_t classes, std::int64_t stride
                    .values = logits.data(),
                    .targets = targets.data()};
   Floats loss(rows), log_sum(rows);
-  cross_entropy(all, loss.data(), log_sum.data(), nullptr);
   const float of_loss = 2.5f;
-  cross_entropy_backward(all, log_sum.data(), &of_loss, nullptr);
+  if (at_once) {
+    cross_entropy_at_once(all, of_loss, loss.data(), nullptr);
+  } else {
+    cross_entropy(all, loss.data(), log_sum.data(), nullptr);
+    cross_entropy_backward(all, log_sum.data(), &of_loss, nullptr);
+  }
   for (std::int64_t row = 0; row < rows; ++row) {
     double sum = 0;
     for (std::int64_t i = 0; i < classes; ++i) sum += std::exp(static_cast<double>(before[row * stride + i]));
@@ -196,6 +202,18 @@ TEST_P(KernelTypes, CrossEntropyAndItsGradient) {
   expect_entropy(2, 5000, 5120, GetParam());  // of which the end does not count
   expect_entropy(4, 4096, 4096, GetParam());
   expect_entropy(1, 1, 8, GetParam());
+}
+
+TEST_P(KernelTypes, CrossEntropyAtOnceWhereverItsRowsAreHeld) {
+  const std::size_t usual = emulation::shared_memory;
+  for (const std::size_t shared : {usual, std::size_t{0}}) {  // there, or in registers
+    emulation::shared_memory = shared;
+    expect_entropy(2, 10, 10, GetParam(), /*at_once=*/true);
+    expect_entropy(2, 5000, 5120, GetParam(), /*at_once=*/true);
+    expect_entropy(3, 9999, 10000, GetParam(), /*at_once=*/true);
+    expect_entropy(1, 1, 8, GetParam(), /*at_once=*/true);
+  }
+  emulation::shared_memory = usual;
 }
 
 TEST(Kernels, CrossEntropyOfLargeLogitsStaysFinite) {
@@ -320,7 +338,8 @@ TEST_P(KernelRules, UpdatesHaveTheBitsOfTheCpu) {
 TEST(Kernels, LanesAreSummedAlongTheTreeIntoEveryPart) {
   for (const std::vector<LaneRange>& lanes :
        {std::vector<LaneRange>{{0, 1}, {1, 1}}, std::vector<LaneRange>{{0, 4}, {4, 2}, {6, 2}},
-        std::vector<LaneRange>{{0, 1}, {1, 1}, {2, 1}, {3, 1}, {4, 1}}, deal_lanes(32, 32)}) {
+        std::vector<LaneRange>{{0, 1}, {1, 1}, {2, 1}, {3, 1}, {4, 1}}, deal_lanes(32, 32), deal_lanes(4, 4),
+        deal_lanes(16, 8), deal_lanes(6, 4)}) {
     constexpr std::size_t kCount = 1000;
     std::vector<Floats> parts;
     std::vector<Partial> partials;
@@ -335,7 +354,8 @@ TEST(Kernels, LanesAreSummedAlongTheTreeIntoEveryPart) {
     order.walk([&](std::size_t part, std::size_t) { last = part; },
                [&](std::size_t, bool) { ++sums.combinations[last]; });
     sum_lanes(sums, 0, 333, nullptr);  // in slices, as ranks do
-    sum_lanes(sums, 333, kCount - 333, nullptr);
+    sum_lanes(sums, 333, 3, nullptr);
+    sum_lanes(sums, 336, kCount - 336, nullptr);  // which may be read four at a time
     for (const Floats& part : parts) EXPECT_EQ(part, expected);
   }
 }
