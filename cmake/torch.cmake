@@ -7,7 +7,8 @@ list(FILTER torch_sources EXCLUDE REGEX "/app/(mpi_)?worker_main.cc$")
 list(APPEND torch_sources ${PROJECT_SOURCE_DIR}/src/cli/flags/worker_options.cc)
 include(cmake/cuda.cmake)
 # By itself, so that tests can have another one in its place.
-set_source_files_properties(${PROJECT_SOURCE_DIR}/src/tensor/device/device_kernels_none.cc PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+set_source_files_properties(${PROJECT_SOURCE_DIR}/src/tensor/device/device_kernels_none.cc
+  ${PROJECT_SOURCE_DIR}/src/tensor/device/products_none.cc PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 add_library(trireme_torch STATIC ${torch_sources})
 add_library(Trireme::torch ALIAS trireme_torch)
 trireme_library(trireme_torch torch)
@@ -16,7 +17,7 @@ target_link_libraries(trireme_torch PUBLIC trireme_launcher trireme_core
 # First of the shared libraries: LibTorch from Python's packages exports some of std::filesystem, from an older compiler.
 target_link_libraries(trireme_torch PUBLIC $<$<CXX_COMPILER_ID:GNU>:stdc++>)
 if(TRIREME_WITH_CUDA)
-  target_link_libraries(trireme_torch PUBLIC CUDA::cudart)
+  target_link_libraries(trireme_torch PUBLIC CUDA::cudart CUDA::cublasLt)
 endif()
 foreach(library ${TORCH_LIBRARIES})
   target_link_libraries(trireme_torch PUBLIC $<BUILD_INTERFACE:${library}>)

@@ -12,6 +12,7 @@
 
 #include "models/weight_gradients.h"
 #include "tensor/device/device_kernels.h"
+#include "tensor/device/products.h"
 #include "tensor/maybe_tensor.h"
 #include "tensor/precision.h"
 
@@ -28,8 +29,33 @@ torch::Tensor in_precision(const torch::Tensor& tensor) {
   return precision ? tensor.to(*precision) : tensor;
 }
 
+torch::Tensor rows_of(const torch::Tensor& x) { return x.reshape({-1, x.size(-1)}); }
+
+/// `rows`, as what `x` became.
+torch::Tensor shaped_as(const torch::Tensor& rows, const torch::Tensor& x) {
+  std::vector<std::int64_t> shape(x.sizes().begin(), x.sizes().end());
+  shape.back() = rows.size(1);
+  return rows.view(shape);
+}
+
+/// input × weightᵀ + bias, all in the precision of products.
+torch::Tensor multiply(const torch::Tensor& input, const torch::Tensor& weight, const torch::Tensor& bias) {
+  const torch::Tensor rows = rows_of(input);
+  if (!device::can_multiply(rows, weight.size(0))) return at::linear(input, weight, bias);
+  return shaped_as(device::linear(rows, weight, bias), input);
+}
+
+/// The gradient of an input: that of the outputs, rows × outputs, with the weight.
+torch::Tensor input_gradient(const torch::Tensor& gradient, const torch::Tensor& weight) {
+  const torch::Tensor lower = weight.to(gradient.scalar_type());
+  return device::can_multiply(gradient, weight.size(1)) ? device::input_gradient(gradient, lower) : gradient.mm(lower);
+}
+
 /// The gradient of a weight: that of the outputs, rows × outputs, with the inputs, rows × inputs.
 torch::Tensor weight_gradient(const torch::Tensor& gradient, const torch::Tensor& input, torch::ScalarType type) {
+  if (type == torch::kFloat32 && device::can_multiply(gradient, input.size(1))) {
+    return device::weight_gradient(gradient, input);
+  }
 #if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 8)
   // The products are added in float32 anyway, so that is what they give, not rounded and converted again.
   const bool wider = gradient.is_cuda() && type == torch::kFloat32 && gradient.scalar_type() != type;
@@ -77,7 +103,7 @@ class LinearFunction : public torch::autograd::Function<LinearFunction> {
     const torch::Tensor lower = in_precision(weight);
     ctx->save_for_backward({input, weight, bias, kept(weight, lower)});
     keep_gradients(ctx);
-    return at::linear(input, lower, in_precision(bias));
+    return multiply(input, lower, in_precision(bias));
   }
 
   static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
@@ -85,9 +111,9 @@ class LinearFunction : public torch::autograd::Function<LinearFunction> {
     const torch::Tensor& x = saved[0];
     const torch::Tensor& weight = saved[1];
     const torch::Tensor& bias = saved[2];
-    const torch::Tensor gradient = gradients[0].reshape({-1, weight.size(0)});  // rows × outputs
+    const torch::Tensor gradient = rows_of(gradients[0]);
     torch::Tensor of_x;
-    if (ctx->needs_input_grad(0)) of_x = gradient.mm(saved[3].to(gradient.scalar_type())).view(x.sizes());
+    if (ctx->needs_input_grad(0)) of_x = input_gradient(gradient, saved[3]).view(x.sizes());
     variable_list result{of_x, {}, {}};
     if (!ctx->needs_input_grad(1)) {
       if (bias.defined() && ctx->needs_input_grad(2)) result[2] = bias_gradient(gradient, bias.scalar_type());
@@ -97,7 +123,7 @@ class LinearFunction : public torch::autograd::Function<LinearFunction> {
     std::vector<torch::Tensor> parameters{weight};
     if (with_bias) parameters.push_back(bias);
     const auto type = weight.scalar_type();
-    const auto compute = [gradient, input = x.reshape({-1, x.size(-1)}), type, with_bias] {
+    const auto compute = [gradient, input = rows_of(x), type, with_bias] {
       std::vector<torch::Tensor> all{weight_gradient(gradient, input, type)};
       if (with_bias) all.push_back(bias_gradient(gradient, type));
       return all;
@@ -109,41 +135,53 @@ class LinearFunction : public torch::autograd::Function<LinearFunction> {
   }
 };
 
-/// Only on a GPU: GELU's backward and the bias's gradient are one pass over memory.
-class LinearGeluFunction : public torch::autograd::Function<LinearGeluFunction> {
+/// Only on a GPU: two layers with a GELU between them, which is a part of the products before and after it.
+class FeedForwardFunction : public torch::autograd::Function<FeedForwardFunction> {
  public:
-  static torch::Tensor forward(AutogradContext* ctx, const torch::Tensor& x, const torch::Tensor& weight,
-                               const torch::Tensor& bias) {
-    const torch::Tensor input = in_precision(x);
-    const torch::Tensor lower = in_precision(weight);
-    const torch::Tensor before = at::linear(input, lower, in_precision(bias));
-    ctx->save_for_backward({input, weight, bias, before, lower});
+  static torch::Tensor forward(AutogradContext* ctx, const torch::Tensor& x, const torch::Tensor& weight1,
+                               const torch::Tensor& bias1, const torch::Tensor& weight2, const torch::Tensor& bias2) {
+    const torch::Tensor input = rows_of(in_precision(x));
+    const torch::Tensor lower1 = in_precision(weight1);
+    const torch::Tensor lower2 = in_precision(weight2);
+    const device::Activated inner = device::linear_gelu(input, lower1, in_precision(bias1));
+    ctx->save_for_backward({input, weight1, bias1, weight2, bias2, lower1, lower2, inner.before, inner.after});
+    ctx->saved_data["shape"] = x.sizes().vec();
     keep_gradients(ctx);
-    return at::gelu(before, "tanh");
+    return shaped_as(device::linear(inner.after, lower2, in_precision(bias2)), x);
   }
 
   static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
     const variable_list saved = ctx->get_saved_variables();
-    const torch::Tensor& x = saved[0];
-    const torch::Tensor& weight = saved[1];
-    const auto type = weight.scalar_type();
-    const std::int64_t outputs = weight.size(0);
-    const auto [gradient, of_bias] =
-        device::gelu_backward(gradients[0].contiguous().view({-1, outputs}), saved[3].view({-1, outputs}));
-    variable_list result(3);
-    if (ctx->needs_input_grad(0)) result[0] = gradient.mm(saved[4].to(gradient.scalar_type())).view(x.sizes());
-    if (!ctx->needs_input_grad(1) || !ctx->needs_input_grad(2)) {  // one of them is frozen
-      if (ctx->needs_input_grad(1)) result[1] = weight_gradient(gradient, x.reshape({-1, x.size(-1)}), type);
-      if (ctx->needs_input_grad(2)) result[2] = of_bias;
-      return result;
+    const torch::Tensor& input = saved[0];
+    const torch::Tensor gradient = rows_of(gradients[0]).contiguous();
+    const torch::Tensor inner = device::input_gradient_gelu(gradient, saved[6], saved[7]);
+    variable_list result(5);
+    if (ctx->needs_input_grad(0)) {
+      result[0] = device::input_gradient(inner, saved[5]).view(ctx->saved_data["shape"].toIntVector());
     }
-    const auto compute = [gradient = gradient, of_bias = of_bias, input = x.reshape({-1, x.size(-1)}), type] {
-      return std::vector<torch::Tensor>{weight_gradient(gradient, input, type), of_bias.to(type)};
-    };
-    const variable_list of_weights = now_or_later(ctx, {weight, saved[2]}, compute);
-    result[1] = of_weights[0];
-    result[2] = of_weights[1];
+    differentiate(ctx, 3, saved, gradient, saved[8], result);
+    differentiate(ctx, 1, saved, inner, input, result);
     return result;
+  }
+
+ private:
+  /// The gradients of the weight that is the `i`-th input, and of its bias behind it.
+  static void differentiate(AutogradContext* ctx, std::size_t i, const variable_list& saved,
+                            const torch::Tensor& gradient, const torch::Tensor& input, variable_list& result) {
+    const torch::Tensor& weight = saved[i];
+    const torch::Tensor& bias = saved[i + 1];
+    const auto type = weight.scalar_type();
+    if (!ctx->needs_input_grad(i) || !ctx->needs_input_grad(i + 1)) {  // one of them is frozen
+      if (ctx->needs_input_grad(i)) result[i] = weight_gradient(gradient, input, type);
+      if (ctx->needs_input_grad(i + 1)) result[i + 1] = bias_gradient(gradient, bias.scalar_type());
+      return;
+    }
+    const auto compute = [gradient, input, type] {
+      return std::vector<torch::Tensor>{weight_gradient(gradient, input, type), bias_gradient(gradient, type)};
+    };
+    const variable_list found = now_or_later(ctx, {weight, bias}, compute);
+    result[i] = found[0];
+    result[i + 1] = found[1];
   }
 };
 
@@ -165,7 +203,7 @@ class PaddedLinearFunction : public torch::autograd::Function<PaddedLinearFuncti
     std::vector<std::int64_t> shape(x.sizes().begin(), x.sizes().end());
     ctx->saved_data["shape"] = shape;
     shape.back() = padded;
-    return input.mm(wide.t()).view(shape).narrow(-1, 0, outputs);
+    return multiply(input, wide, {}).view(shape).narrow(-1, 0, outputs);
   }
 
   static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
@@ -174,7 +212,9 @@ class PaddedLinearFunction : public torch::autograd::Function<PaddedLinearFuncti
     const torch::Tensor& weight = saved[1];
     const torch::Tensor gradient = widened(gradients[0], saved[2].size(0));
     variable_list result(2);
-    if (ctx->needs_input_grad(0)) result[0] = gradient.mm(saved[2]).view(ctx->saved_data["shape"].toIntVector());
+    if (ctx->needs_input_grad(0)) {
+      result[0] = input_gradient(gradient, saved[2]).view(ctx->saved_data["shape"].toIntVector());
+    }
     if (!ctx->needs_input_grad(1)) return result;
     const auto compute = [gradient, input, type = weight.scalar_type(), outputs = weight.size(0)] {
       return std::vector<torch::Tensor>{weight_gradient(gradient, input, type).narrow(0, 0, outputs)};
@@ -272,15 +312,26 @@ class EmbeddingFunction : public torch::autograd::Function<EmbeddingFunction> {
   }
 };
 
+/// Whether products with this layer's weight can have a GELU as a part of them.
+bool fuses(const torch::Tensor& x, const torch::nn::LinearImpl& layer) {
+  const auto precision = lower_precision(x.device());
+  if (!precision || !device::runs_on(x.device()) || !layer.bias.defined()) return false;
+  const std::int64_t rows = x.numel() / x.size(-1);
+  return rows % 8 == 0 && layer.weight.size(0) % 8 == 0 && layer.weight.size(1) % 8 == 0;
+}
+
 }  // namespace
 
 torch::Tensor linear(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias) {
   return LinearFunction::apply(x, weight, maybe(bias));
 }
 
-torch::Tensor linear_gelu(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias) {
-  const bool fused = device::runs_on(x.device()) && weight.size(0) % 8 == 0 && lower_precision(x.device());
-  return fused ? LinearGeluFunction::apply(x, weight, bias) : at::gelu(models::linear(x, weight, bias), "tanh");
+torch::Tensor feed_forward(const torch::Tensor& x, const torch::nn::Linear& first, const torch::nn::Linear& second) {
+  if (fuses(x, *first) && fuses(x, *second) && first->weight.size(0) == second->weight.size(1)) {
+    return FeedForwardFunction::apply(x, first->weight, first->bias, second->weight, second->bias);
+  }
+  const torch::Tensor inner = at::gelu(models::linear(x, first->weight, first->bias), "tanh");
+  return models::linear(inner, second->weight, second->bias);
 }
 
 torch::Tensor wide_linear(const torch::Tensor& x, const torch::Tensor& weight) {

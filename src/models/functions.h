@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include <torch/nn/modules/linear.h>
 #include <torch/types.h>
 
 namespace trireme::models {
@@ -13,8 +14,8 @@ namespace trireme::models {
 /// x × weightᵀ + bias over the last dimension of `x`; without a bias where it is undefined.
 torch::Tensor linear(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias = {});
 
-/// GELU, by tanh, of that.
-torch::Tensor linear_gelu(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias);
+/// `second` of GELU, by tanh, of `first` of x: on a GPU, in lower precision, the GELU is a part of the products.
+torch::Tensor feed_forward(const torch::Tensor& x, const torch::nn::Linear& first, const torch::nn::Linear& second);
 
 /// `linear` for any number of outputs: on a GPU, in lower precision, the rows of the result may have gaps between them.
 torch::Tensor wide_linear(const torch::Tensor& x, const torch::Tensor& weight);

@@ -57,8 +57,7 @@ class GptBlockImpl : public torch::nn::Module {
   Activations forward(const Activations& given) {
     const AddedNorm first = added(given, ln_1_);
     const AddedNorm middle = add_layer_norm(first.sum, drop(attend(first.normed)), ln_2_->weight, ln_2_->bias);
-    const torch::Tensor inner = linear_gelu(middle.normed, c_fc_->weight, c_fc_->bias);
-    return beside(middle.sum, drop(through(mlp_proj_, inner)));
+    return beside(middle.sum, drop(feed_forward(middle.normed, c_fc_, mlp_proj_)));
   }
 
   /// What is beside the shortcut at the end of a block, batch × length × width as the shortcut itself, is added at the

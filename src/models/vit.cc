@@ -35,7 +35,7 @@ class EncoderBlockImpl : public torch::nn::Module {
     const auto qkv = product(qkv_, norm1_(x)).chunk(3, /*dim=*/2);
     const torch::Tensor mixed = attention(heads(qkv[0]), heads(qkv[1]), heads(qkv[2]), /*causal=*/false);
     const torch::Tensor attended = x + product(project_, mixed.transpose(1, 2).reshape({batch, length, width}));
-    return attended + product(narrow_, tanh_gelu(product(widen_, norm2_(attended))));
+    return attended + feed_forward(norm2_(attended), widen_, narrow_);
   }
 
  private:

@@ -148,25 +148,43 @@ TEST_F(FusedFunctions, WideLinearWithAnyGradient) {
   expect_close(weight.grad(), x.detach().sum(0).expand({50, 16}), 5e-2, "weight");
 }
 
-TEST_F(FusedFunctions, LinearGelu) {
-  const Tensor values = torch::randn({2, 5, 16});
-  const Tensor weights = torch::randn({32, 16}) / 4;
-  const Tensor biases = torch::randn({32});
-  Tensor x = leaf(values), weight = leaf(weights), bias = leaf(biases);
-  Tensor x2 = leaf(values), weight2 = leaf(weights), bias2 = leaf(biases);
+/// `frozen`: the first layer's bias is not trained.
+void expect_feed_forward(const std::vector<std::int64_t>& shape, bool frozen) {
+  SCOPED_TRACE(::testing::Message() << shape.front() << " samples " << frozen);
+  torch::manual_seed(2);
+  torch::nn::Linear first(16, 32), second(32, 8), first2(16, 32), second2(32, 8);
+  const auto equal = [](torch::nn::Linear& to, const torch::nn::Linear& from) {
+    const torch::NoGradGuard no_grad;
+    to->weight.copy_(from->weight);
+    to->bias.copy_(from->bias);
+  };
+  equal(first2, first);
+  equal(second2, second);
+  first->bias.set_requires_grad(!frozen);
+  const Tensor values = torch::randn(shape);
+  Tensor x = leaf(values), x2 = leaf(values);
   Tensor ours;
   {
     const AutocastScope precision(Precision::kBf16, torch::kCPU);
-    ours = models::linear_gelu(x, weight, bias);
+    ours = models::feed_forward(x, first, second);
   }
   EXPECT_EQ(ours.scalar_type(), torch::kBFloat16);
-  const Tensor theirs = torch::gelu(torch::linear(x2, weight2, bias2), "tanh");
+  const Tensor theirs = second2->forward(torch::gelu(first2->forward(x2), "tanh"));
   expect_close(ours, theirs, 3e-2, "result");
   ours.to(torch::kFloat32).square().sum().backward();
   theirs.square().sum().backward();
   expect_close(x.grad(), x2.grad(), 8e-2, "x");
-  expect_close(weight.grad(), weight2.grad(), 8e-2, "weight");
-  expect_close(bias.grad(), bias2.grad(), 8e-2, "bias");
+  expect_close(first->weight.grad(), first2->weight.grad(), 8e-2, "first weight");
+  if (!frozen) expect_close(first->bias.grad(), first2->bias.grad(), 8e-2, "first bias");
+  expect_close(second->weight.grad(), second2->weight.grad(), 8e-2, "second weight");
+  expect_close(second->bias.grad(), second2->bias.grad(), 8e-2, "second bias");
+  EXPECT_EQ(first->weight.grad().scalar_type(), torch::kFloat32);
+}
+
+TEST_F(FusedFunctions, FeedForward) {
+  expect_feed_forward({2, 8, 16}, false);
+  expect_feed_forward({2, 8, 16}, true);
+  expect_feed_forward({5, 16}, false);  // rows that do not fit: layer by layer
 }
 
 }  // namespace

@@ -91,11 +91,13 @@ TEST(Buffers, OnServersTheyAreSharedInEveryMode) {
     options.strategy.kind = cluster::StrategyChoice::Kind::kParameterServer;
     options.consistency = ps::parse_consistency(mode);
     const auto trained = train_ranks({.workers = 2, .servers = 1}, make_normed, options, make_points(128));
+    std::int64_t most = 0;  // lanes that a worker has seen: its own, and others' as far as it has read them
     for (const Model& model : trained.models) {
-      // Lanes follow each other, as far as workers have seen each other's: between one worker's share and all of them.
-      EXPECT_GE(normed(model).norm->num_batches_tracked.item<std::int64_t>(), 10) << mode;
-      EXPECT_LE(normed(model).norm->num_batches_tracked.item<std::int64_t>(), 40) << mode;
+      const auto seen = normed(model).norm->num_batches_tracked.item<std::int64_t>();
+      EXPECT_LE(seen, 40) << mode;
+      most = std::max(most, seen);
     }
+    EXPECT_GE(most, 10) << mode << ": one of them has made half of the steps, or more; the other perhaps none";
   }
 }
 
