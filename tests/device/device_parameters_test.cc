@@ -76,6 +76,31 @@ TEST(DeviceParameters, UpdatesHaveTheBitsOfTheHosts) {
   }
 }
 
+TEST(DeviceParameters, WhatIsForeseenChangesNoBits) {
+  const auto host_net = make_net();
+  const auto device_net = make_net();
+  HostParameters host(*host_net, updates_of(optim::Rule::kAdamW));
+  DeviceParameters device(*device_net, updates_of(optim::Rule::kAdamW));
+  const Gradients gradients(host, 100);
+  const Gradients others(host, 101);
+  for (Step step = 0; step < 6; ++step) {
+    device.begin_step();
+    optim::UpdateInput input{.step = step + 1, .lr = 0.05};
+    if (step == 2) device.foresee(gradients.spans, input, step);
+    if (step == 3) device.foresee(gradients.spans, {.step = step + 1, .lr = 0.5}, step);  // it comes otherwise
+    if (step == 4) {                                                                      // the step is not made
+      device.foresee(others.spans, input, step);
+      device.begin_step();
+    }
+    const double factor = host.clip_factor(gradients.spans, 8, step);
+    EXPECT_NEAR(device.clip_factor(gradients.spans, 8, step), factor, 1e-9 * factor) << step;
+    input.gradient_scale = factor / 8;
+    host.update(input, step, gradients.spans);
+    device.update(input, step, gradients.spans);
+    expect_same_state(host, device);
+  }
+}
+
 TEST(DeviceParameters, TakeTheStateOfOthers) {
   const auto from_net = make_net();
   const auto to_net = make_net();

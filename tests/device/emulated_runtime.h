@@ -39,6 +39,10 @@ inline void* map(const SharedMemory::Handle& handle) {
 }
 inline void unmap(void* /*memory*/) {}
 
+inline torch::Tensor staging(std::size_t bytes) {
+  return torch::empty({static_cast<std::int64_t>(bytes)}, torch::kUInt8);
+}
+
 inline void copy(void* to, const void* from, std::size_t bytes, torch::Device /*device*/) {
   std::memcpy(to, from, bytes);
 }

@@ -1,6 +1,7 @@
 #include "tensor/device/device_kernels.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/error.h"
 #include "base/numbers/lanes.h"
@@ -242,9 +243,9 @@ class CudaUpdates final : public Updates {
 
  private:
   torch::Tensor to_device(std::span<const std::byte> bytes) const {
-    return torch::from_blob(const_cast<std::byte*>(bytes.data()), {static_cast<std::int64_t>(bytes.size())},
-                            torch::kUInt8)
-        .to(device_, torch::kUInt8, /*non_blocking=*/false, /*copy=*/true);
+    const torch::Tensor staged = runtime::staging(bytes.size());  // the copy out of it needs no waiting
+    std::memcpy(staged.data_ptr(), bytes.data(), bytes.size());
+    return staged.to(device_, torch::kUInt8, /*non_blocking=*/true, /*copy=*/true);
   }
 
   torch::Device device_;
@@ -261,14 +262,21 @@ std::unique_ptr<Updates> make_updates(const optim::UpdateConfig& config, std::sp
   return std::make_unique<CudaUpdates>(config, parts, device);
 }
 
-double sum_of_squares(std::span<const float> values, torch::Device device) {
+double PendingNumber::wait() const {
+  synchronize(device_);
+  return on_host_.item<double>();
+}
+
+PendingNumber sum_of_squares(std::span<const float> values, torch::Device device) {
   const runtime::Guard guard(device);
   const auto options = torch::TensorOptions().dtype(torch::kFloat64).device(device);
   const torch::Tensor partials = torch::empty({static_cast<std::int64_t>(cuda::kSquareBlocks)}, options);
   const torch::Tensor result = torch::empty({1}, options);
   cuda::sum_of_squares(values.data(), values.size(), partials.data_ptr<double>(), result.data_ptr<double>(),
                        stream_of(device));
-  return result.item<double>();
+  torch::Tensor on_host = runtime::staging(sizeof(double)).view(torch::kFloat64);
+  on_host.copy_(result, /*non_blocking=*/true);
+  return {on_host, device};
 }
 
 namespace {

@@ -91,8 +91,21 @@ struct UpdatePart {
 std::unique_ptr<Updates> make_updates(const optim::UpdateConfig& config, std::span<const UpdatePart> parts,
                                       torch::Device device);
 
-/// Returns the sum of squares, in double precision. Waits for it.
-double sum_of_squares(std::span<const float> values, torch::Device device);
+/// A number that the device computes.
+class PendingNumber {
+ public:
+  /// `on_host` will hold it once the current stream of the device has come so far.
+  PendingNumber(torch::Tensor on_host, torch::Device device) : on_host_(std::move(on_host)), device_(device) {}
+
+  double wait() const;
+
+ private:
+  torch::Tensor on_host_;
+  torch::Device device_;
+};
+
+/// The sum of squares, in double precision.
+PendingNumber sum_of_squares(std::span<const float> values, torch::Device device);
 
 /// Memory of a device that other processes of this host can map. Zero at first.
 class SharedMemory {

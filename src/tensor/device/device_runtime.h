@@ -55,6 +55,11 @@ inline void* map(const SharedMemory::Handle& handle) {
 }
 inline void unmap(void* memory) { cudaIpcCloseMemHandle(memory); }
 
+/// Memory of the host that copies to and from the device need not wait for; LibTorch reuses it once they are through.
+inline torch::Tensor staging(std::size_t bytes) {
+  return torch::empty({static_cast<std::int64_t>(bytes)}, torch::TensorOptions(torch::kUInt8).pinned_memory(true));
+}
+
 /// From the host or to it.
 inline void copy(void* to, const void* from, std::size_t bytes, torch::Device device) {
   cuda::check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_of(device)), "copy memory");

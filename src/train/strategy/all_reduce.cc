@@ -206,7 +206,7 @@ void AllReduce::allocate_buckets() {
 
 void AllReduce::begin(const StepInfo& info) {
   info_ = info;
-  parameters_->show_own();
+  parameters_->begin_step();
   buckets_.begin();
   started_ = 0;
   message_ = {static_cast<float>(info.samples), info.stop ? 1.0f : 0.0f, info.regroup ? 1.0f : 0.0f};
@@ -222,7 +222,12 @@ void AllReduce::add(std::size_t i) {
     reductions_[started_].start(bucket_memory_[started_], mix_seed(at_.version, started_),
                                 fmt::format("bucket {}", started_));
   }
+  const bool complete = started_ == buckets_.count() && ranks_->size() == 1;
+  if (complete && device_sums_ && info_.samples > 0) parameters_->foresee(sums_, next_update(), at_.version);
 }
+
+/// If it is made.
+optim::UpdateInput AllReduce::next_update() const { return {.step = at_.updates + 1, .lr = info_.lr}; }
 
 AllReduce::Message AllReduce::await_sums() {
   const ScopedSpan span(options_.spans, "wait", info_.step);
@@ -240,7 +245,8 @@ StepOutcome AllReduce::finish() {
   const Message all = await_sums();
   const bool any = all.samples > 0;  // else an empty last batch: a step, but nothing to learn from it
   const bool updated = any && parameters_->counts(sums_);
-  optim::UpdateInput input{.step = at_.updates + (updated ? 1 : 0), .lr = info_.lr};
+  optim::UpdateInput input = next_update();
+  if (!updated) input.step = at_.updates;
   if (updated) parameters_->prepare(input, at_.version);
   const double factor = updated ? parameters_->clip_factor(sums_, all.samples, info_.step) : 1;
   // From here on nothing depends on anybody else: the step is made, or (above) it is not.

@@ -84,6 +84,7 @@ class AllReduce final : public Strategy {
   std::size_t bucket_floats() const;
   void lay_out(std::span<float> memory);
   void allocate_buckets();
+  optim::UpdateInput next_update() const;
   Message await_sums();
   Message read_message() const;
 

@@ -18,8 +18,7 @@ DeviceParameters::DeviceParameters(const torch::nn::Module& module, ParameterUpd
   }
 }
 
-/// Gradients that are not finite have squares that are not.
-double DeviceParameters::squares(Gradients gradients) const {
+device::PendingNumber DeviceParameters::start_squares(Gradients gradients) const {
   const float* begin = gradients.front().data();
   const float* end = begin;
   for (const std::span<const float> gradient : gradients) {
@@ -27,6 +26,11 @@ double DeviceParameters::squares(Gradients gradients) const {
     end = std::max(end, gradient.data() + gradient.size());
   }
   return device::sum_of_squares({begin, end}, device());
+}
+
+/// Gradients that are not finite have squares that are not.
+double DeviceParameters::squares(Gradients gradients) const {
+  return foreseen_squares_ ? foreseen_squares_->wait() : start_squares(gradients).wait();
 }
 
 double DeviceParameters::clip_factor(Gradients gradients, double samples, Step step) const {
@@ -69,17 +73,29 @@ std::vector<optim::UpdateConstants> DeviceParameters::constants_of(const optim::
   return constants;
 }
 
+void DeviceParameters::begin_step() {
+  OwnParameters::begin_step();
+  foreseen_squares_.reset();
+}
+
+void DeviceParameters::foresee(Gradients gradients, const optim::UpdateInput& input, Step step) {
+  if (updates_.clip_norm > 0 || updates_.loss_scale.dynamic) foreseen_squares_ = start_squares(gradients);
+  prepare(input, step);
+}
+
 void DeviceParameters::prepare(const optim::UpdateInput& input, Step step) {
   if (!updates_on_device_) return;  // it does not know yet where gradients are
+  const Prepared wanted{.update = input.step, .lr = input.lr, .step = step};
+  if (prepared_ == wanted) return;
   show_own();
   updates_on_device_->prepare(constants_of(input, step));
-  prepared_ = input.step;
+  prepared_ = wanted;
 }
 
 void DeviceParameters::update(const optim::UpdateInput& input, Step step, Gradients gradients) {
   show_own();
   find_gradients(gradients);
-  if (prepared_ != input.step) updates_on_device_->prepare(constants_of(input, step));
+  prepare(input, step);
   prepared_.reset();
   updates_on_device_->run(static_cast<float>(input.gradient_scale));
 }

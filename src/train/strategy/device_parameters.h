@@ -19,8 +19,10 @@ class DeviceParameters final : public OwnParameters {
   DeviceParameters(const torch::nn::Module& module, ParameterUpdates updates);
 
   bool on_device() const override { return true; }
+  void begin_step() override;
   double clip_factor(Gradients gradients, double samples, Step step) const override;
   void prepare(const optim::UpdateInput& input, Step step) override;
+  void foresee(Gradients gradients, const optim::UpdateInput& input, Step step) override;
   void update(const optim::UpdateInput& input, Step step, Gradients gradients) override;
   bool counts(Gradients gradients) const override;
 
@@ -29,16 +31,27 @@ class DeviceParameters final : public OwnParameters {
   void take_state() override;
 
  private:
+  /// What the constants of the next update on the device are for.
+  struct Prepared {
+    Step update = 0;
+    double lr = 0;
+    Step step = 0;
+
+    bool operator==(const Prepared&) const = default;
+  };
+
   void exchange_averages() override;
   std::vector<optim::UpdateConstants> constants_of(const optim::UpdateInput& input, Step step) const;
   void find_gradients(Gradients gradients);
+  device::PendingNumber start_squares(Gradients gradients) const;
   double squares(Gradients gradients) const;
 
   std::vector<torch::Tensor> state_;  // by parameter: its arrays, one after the other
   std::unique_ptr<device::Updates> updates_on_device_;
   std::vector<const float*> known_gradients_;  // that it is made for
-  std::optional<Step> prepared_;               // for the update of this step
-  std::vector<torch::Tensor> host_;            // copies of parameters and state, by parameter, since `state`
+  std::optional<Prepared> prepared_;
+  std::optional<device::PendingNumber> foreseen_squares_;
+  std::vector<torch::Tensor> host_;  // copies of parameters and state, by parameter, since `state`
   std::vector<torch::Tensor> host_state_;
 };
 

@@ -36,12 +36,19 @@ class OwnParameters {
   virtual bool on_device() const = 0;
   torch::Device device() const { return parameters_.front().device(); }  ///< of the module
 
+  /// Before the gradients of a step are computed: the module has its parameters, not their averages.
+  virtual void begin_step() { show_own(); }
+
   /// Returns what clips the mean of these gradients, sums over `samples`: see optim::clip_factor; 1 where nothing is
   /// clipped.
   virtual double clip_factor(Gradients gradients, double samples, Step step) const = 0;
 
   /// Does what the `update` that follows, with the same input but for its gradient_scale, can do before that is known.
   virtual void prepare(const optim::UpdateInput& /*input*/, Step /*step*/) {}
+
+  /// A device has been told to compute these gradients, which are already the sums over all workers: tells it what
+  /// `counts`, `clip_factor` and an `update` of `input` will ask of it, before anybody waits for them.
+  virtual void foresee(Gradients /*gradients*/, const optim::UpdateInput& /*input*/, Step /*step*/) {}
 
   /// One update of each parameter, in step number `step` of the run, which decides what is pruned. `gradients` do not
   /// overlap them.
