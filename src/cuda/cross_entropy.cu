@@ -57,6 +57,24 @@ __device__ __forceinline__ void add(Exponentials& own, float (&x)[each], std::in
   for (int k = 0; k < each; ++k) own.sum += __expf(x[k] - most);
 }
 
+constexpr float kLog2e = 1.4426950408889634f;
+
+/// The same where all count.
+template <int each>
+__device__ __forceinline__ void add_all(Exponentials& own, const float (&x)[each]) {
+  float most = own.most;
+#pragma unroll
+  for (int k = 0; k < each; ++k) most = fmaxf(most, x[k]);
+  if (most == -INFINITY) return;
+  if (most > own.most) {
+    own.sum *= fast_exp2((own.most - most) * kLog2e);
+    own.most = most;
+  }
+  const float offset = -most * kLog2e;
+#pragma unroll
+  for (int k = 0; k < each; ++k) own.sum += fast_exp2(fmaf(x[k], kLog2e, offset));
+}
+
 /// What a thread block finds in a row: the logarithm of the sum of its exponentials. The same in all threads.
 template <typename T, int each>
 __device__ float log_sum_of(const Logits& logits, const T* values) {
@@ -138,22 +156,32 @@ __global__ void __launch_bounds__(kSharers, 2) at_once_shared(Logits logits, flo
   for (int i = first; i < stride; i += kSharers * kEach) copy_ahead(held + i, values + i);
   await_copies();  // each thread computes with what it has copied
   Exponentials own{-INFINITY, 0};
-  for (int i = first; i < stride; i += kSharers * kEach) {
+  for (int i = first; i < classes; i += kSharers * kEach) {
     float x[kEach];
     load(held + i, x);
-    add(own, x, classes - i);
+    if (i + kEach <= classes) {
+      add_all(own, x);
+    } else {
+      add(own, x, classes - i);
+    }
   }
   const Exponentials all = combine_block<kSharers>(own);  // and all copies are there
   const float log_sum = all.most + logf(all.sum);
   if (threadIdx.x == 0) loss[row] = loss_of(logits, held, target, log_sum);
   const float scale = of_loss / static_cast<float>(logits.rows);
+  const float offset = (logf(scale) - log_sum) * kLog2e;  // the gradient is a power of two of one more sum
   for (int i = first; i < stride; i += kSharers * kEach) {
     float x[kEach];
     load(held + i, x);
 #pragma unroll
-    for (int k = 0; k < kEach; ++k) {
-      const float probability = __expf(x[k] - log_sum);
-      x[k] = i + k < classes ? (probability - (i + k == target ? 1.0f : 0.0f)) * scale : 0.0f;
+    for (int k = 0; k < kEach; ++k) x[k] = fast_exp2(fmaf(x[k], kLog2e, offset));
+    if (i + kEach > classes) {
+#pragma unroll
+      for (int k = 0; k < kEach; ++k) x[k] = i + k < classes ? x[k] : 0.0f;
+    }
+    if (target >= i && target < i + kEach) {
+#pragma unroll
+      for (int k = 0; k < kEach; ++k) x[k] -= i + k == target ? scale : 0.0f;
     }
     store(values + i, x);
   }
@@ -301,7 +329,7 @@ void cross_entropy_at_once(const Logits& logits, float of_loss, float* loss, Str
   if (logits.rows == 0) return;
   const auto blocks = static_cast<unsigned>(logits.rows);
   with_type(logits.type, [&](auto number) {
-    if (const std::size_t shared = shared_bytes_of_row(logits); shared > 0) {
+    if (const std::size_t shared = shared_bytes_of_row(logits); shared > 0 && of_loss > 0) {
       return launch("compute and differentiate a cross entropy", at_once_shared<decltype(number)>, blocks, kSharers,
                     shared, stream, logits, loss, of_loss);
     }

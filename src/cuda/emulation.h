@@ -82,6 +82,7 @@ inline void await_copies() {}
 inline std::size_t shared_memory_of_processor() { return emulation::shared_memory; }
 
 inline float fast_tanh(float x) { return std::tanh(x); }
+inline float fast_exp2(float x) { return std::exp2(x); }
 inline float __expf(float x) { return std::exp(x); }
 inline float rsqrtf(float x) { return 1 / std::sqrt(x); }
 inline float __fadd_rn(float a, float b) { return a + b; }

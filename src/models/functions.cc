@@ -135,7 +135,8 @@ class LinearFunction : public torch::autograd::Function<LinearFunction> {
   }
 };
 
-/// Only on a GPU: two layers with a GELU between them, which is a part of the products before and after it.
+/// Only on a GPU: two layers with a GELU between them, which is a part of the first one's product. Its backward is one
+/// pass with the gradient of the bias; as a part of the product, as cuBLASLt has it too, it takes longer.
 class FeedForwardFunction : public torch::autograd::Function<FeedForwardFunction> {
  public:
   static torch::Tensor forward(AutogradContext* ctx, const torch::Tensor& x, const torch::Tensor& weight1,
@@ -154,32 +155,35 @@ class FeedForwardFunction : public torch::autograd::Function<FeedForwardFunction
     const variable_list saved = ctx->get_saved_variables();
     const torch::Tensor& input = saved[0];
     const torch::Tensor gradient = rows_of(gradients[0]).contiguous();
-    const torch::Tensor inner = device::input_gradient_gelu(gradient, saved[6], saved[7]);
+    const auto [inner, of_bias] = device::gelu_backward(device::input_gradient(gradient, saved[6]), saved[7]);
     variable_list result(5);
     if (ctx->needs_input_grad(0)) {
       result[0] = device::input_gradient(inner, saved[5]).view(ctx->saved_data["shape"].toIntVector());
     }
-    differentiate(ctx, 3, saved, gradient, saved[8], result);
-    differentiate(ctx, 1, saved, inner, input, result);
+    differentiate(ctx, 3, saved, gradient, saved[8], {}, result);
+    differentiate(ctx, 1, saved, inner, input, of_bias, result);
     return result;
   }
 
  private:
-  /// The gradients of the weight that is the `i`-th input, and of its bias behind it.
+  /// The gradients of the weight that is the `i`-th input, and of its bias behind it, which may be known.
   static void differentiate(AutogradContext* ctx, std::size_t i, const variable_list& saved,
-                            const torch::Tensor& gradient, const torch::Tensor& input, variable_list& result) {
+                            const torch::Tensor& gradient, const torch::Tensor& input, const torch::Tensor& of_bias,
+                            variable_list& result) {
     const torch::Tensor& weight = saved[i];
-    const torch::Tensor& bias = saved[i + 1];
     const auto type = weight.scalar_type();
+    const auto bias_gradient_now = [gradient, of_bias, type] {
+      return of_bias.defined() ? of_bias.to(type) : bias_gradient(gradient, type);
+    };
     if (!ctx->needs_input_grad(i) || !ctx->needs_input_grad(i + 1)) {  // one of them is frozen
       if (ctx->needs_input_grad(i)) result[i] = weight_gradient(gradient, input, type);
-      if (ctx->needs_input_grad(i + 1)) result[i + 1] = bias_gradient(gradient, bias.scalar_type());
+      if (ctx->needs_input_grad(i + 1)) result[i + 1] = bias_gradient_now();
       return;
     }
-    const auto compute = [gradient, input, type] {
-      return std::vector<torch::Tensor>{weight_gradient(gradient, input, type), bias_gradient(gradient, type)};
+    const auto compute = [gradient, input, type, bias_gradient_now] {
+      return std::vector<torch::Tensor>{weight_gradient(gradient, input, type), bias_gradient_now()};
     };
-    const variable_list found = now_or_later(ctx, {weight, bias}, compute);
+    const variable_list found = now_or_later(ctx, {weight, saved[i + 1]}, compute);
     result[i] = found[0];
     result[i + 1] = found[1];
   }

@@ -22,11 +22,6 @@ Activated linear_gelu(const torch::Tensor& input, const torch::Tensor& weight, c
 
 torch::Tensor input_gradient(const torch::Tensor& gradient, const torch::Tensor& weight) { return gradient.mm(weight); }
 
-torch::Tensor input_gradient_gelu(const torch::Tensor& gradient, const torch::Tensor& weight,
-                                  const torch::Tensor& before) {
-  return at::gelu_backward(gradient.mm(weight), before, "tanh");
-}
-
 torch::Tensor weight_gradient(const torch::Tensor& gradient, const torch::Tensor& input) {
   return gradient.t().to(torch::kFloat32).mm(input.to(torch::kFloat32));
 }

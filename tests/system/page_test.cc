@@ -166,6 +166,10 @@ TEST_F(Page, SavesACheckpointWhenAskedTo) {
 TEST_F(Page, RecordsTheLastStepsOfAllProcessesOnOneClock) {
   EXPECT_EQ(post("/api/record", "{}", "wrong").status, 403);
   EXPECT_EQ(http_ask(port_, "GET /api/recorded?request=1").status, 400);
+  ASSERT_TRUE(eventually([&] {  // there are some
+    const json now = get("/api/run")["status"]["now"];
+    return now.is_object() && now.value("step", 0) > 10;
+  }));
   json recorded;
   ASSERT_TRUE(eventually([&] {
     const auto asked = post("/api/record", R"({"steps": 4})", page_.at("token"));

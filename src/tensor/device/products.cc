@@ -64,7 +64,7 @@ struct Operands {
   torch::Tensor b;
   torch::Tensor out;
   torch::Tensor bias = {};  ///< undefined: none
-  torch::Tensor aux = {};   ///< what the epilogue keeps, or has kept
+  torch::Tensor aux = {};   ///< what the epilogue keeps
 };
 
 cudaDataType_t native(torch::ScalarType type) {
@@ -248,16 +248,6 @@ Shape linear_shape(const torch::Tensor& input, const torch::Tensor& weight, cubl
           .epilogue = epilogue};
 }
 
-/// gradient × weight.
-Shape input_gradient_shape(const torch::Tensor& gradient, const torch::Tensor& weight, cublasLtEpilogue_t epilogue) {
-  return {.rows = weight.size(1),
-          .columns = gradient.size(0),
-          .depth = gradient.size(1),
-          .in = gradient.scalar_type(),
-          .out = gradient.scalar_type(),
-          .epilogue = epilogue};
-}
-
 }  // namespace
 
 bool can_multiply(const torch::Tensor& input, std::int64_t outputs) {
@@ -288,17 +278,12 @@ Activated linear_gelu(const torch::Tensor& input, const torch::Tensor& weight, c
 torch::Tensor input_gradient(const torch::Tensor& gradient, const torch::Tensor& weight) {
   const Operands operands{
       .a = weight, .b = gradient, .out = make(gradient, gradient.size(0), weight.size(1), gradient.scalar_type())};
-  Products::get().compute(input_gradient_shape(gradient, weight, CUBLASLT_EPILOGUE_DEFAULT), operands);
-  return operands.out;
-}
-
-torch::Tensor input_gradient_gelu(const torch::Tensor& gradient, const torch::Tensor& weight,
-                                  const torch::Tensor& before) {
-  const Operands operands{.a = weight,
-                          .b = gradient,
-                          .out = make(gradient, gradient.size(0), weight.size(1), gradient.scalar_type()),
-                          .aux = before};
-  Products::get().compute(input_gradient_shape(gradient, weight, CUBLASLT_EPILOGUE_DGELU), operands);
+  Products::get().compute({.rows = weight.size(1),
+                           .columns = gradient.size(0),
+                           .depth = gradient.size(1),
+                           .in = gradient.scalar_type(),
+                           .out = gradient.scalar_type()},
+                          operands);
   return operands.out;
 }
 

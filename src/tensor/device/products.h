@@ -26,10 +26,6 @@ Activated linear_gelu(const torch::Tensor& input, const torch::Tensor& weight, c
 /// gradient × weight: what `linear` passes on to its input.
 torch::Tensor input_gradient(const torch::Tensor& gradient, const torch::Tensor& weight);
 
-/// The same, × the slope of GELU at `before`: what `linear` passes on through a GELU that came before it.
-torch::Tensor input_gradient_gelu(const torch::Tensor& gradient, const torch::Tensor& weight,
-                                  const torch::Tensor& before);
-
 /// gradientᵀ × input, in float32: the gradient of `linear`'s weight.
 torch::Tensor weight_gradient(const torch::Tensor& gradient, const torch::Tensor& input);
 

@@ -15,7 +15,6 @@ bool can_multiply(const torch::Tensor& /*input*/, std::int64_t /*outputs*/) { re
 torch::Tensor linear(const torch::Tensor&, const torch::Tensor&, const torch::Tensor&) { missing(); }
 Activated linear_gelu(const torch::Tensor&, const torch::Tensor&, const torch::Tensor&) { missing(); }
 torch::Tensor input_gradient(const torch::Tensor&, const torch::Tensor&) { missing(); }
-torch::Tensor input_gradient_gelu(const torch::Tensor&, const torch::Tensor&, const torch::Tensor&) { missing(); }
 torch::Tensor weight_gradient(const torch::Tensor&, const torch::Tensor&) { missing(); }
 
 }  // namespace trireme::device

@@ -67,6 +67,19 @@ class DisturbedJob : public ::testing::Test {
     return ::testing::AssertionFailure() << "no " << event << '\n' << log(run, process);
   }
 
+  /// Waits for a checkpoint of `step` or a later one, since one may be left out while the one before is still being
+  /// written. Returns its step; 0 if there is none after a while.
+  Step checkpointed(const std::string& run, Step step) const {
+    Step newest = 0;
+    const bool there = eventually([&] {
+      for (const auto& entry : checkpoint::list_checkpoints(folder_ / run / "checkpoints")) {
+        if (entry.state == checkpoint::CheckpointEntry::State::kComplete) newest = std::max(newest, entry.step);
+      }
+      return newest >= step;
+    });
+    return there ? newest : 0;
+  }
+
   /// Waits until view `number` has formed.
   ::testing::AssertionResult reaches_view(const std::string& run, int number) {
     return logs(run, {"view_formed", {{"view", number}}});

@@ -149,8 +149,8 @@ TEST_F(Survival, ResumesAfterAllProcessesAreKilled) {
 
 TEST_F(Survival, ResumesFromAnOlderCheckpointIfTheNewestIsDamaged) {
   const std::string run = (folder_ / "run").string();
-  Flags first = flags("run", "2", "0");
-  *std::ranges::find(first, "1000000") = "150";  // one every 50
+  Flags first = flags("run", "2", "0", {"--keep-checkpoints", "0"});
+  *std::ranges::find(first, "1000000") = "150";  // one every 50, if the one before is written by then; and at the end
   ASSERT_EQ(run_trireme(folder_, first).status, 0);
   const Step before = step_before("run", 150);
   damage_checkpoint("run", "step-000000150");
@@ -160,7 +160,9 @@ TEST_F(Survival, ResumesFromAnOlderCheckpointIfTheNewestIsDamaged) {
   EXPECT_THAT(log("run", "worker-0"), HasEvent("checkpoint_unusable", {{"step", 150}}));
   EXPECT_THAT(log("run", "worker-0"), HasEvent("resumed_from_checkpoint", {{"step", before}}));
   expect_undisturbed(outcome);
-  EXPECT_EQ(run_trireme(folder_, {"ckpt", "verify", run, "--step", "150"}).status, 0) << "it was written again";
+  if (!has_event(log("run", "worker-0"), {"checkpoint_skipped", {{"step", 150}}})) {
+    EXPECT_EQ(run_trireme(folder_, {"ckpt", "verify", run, "--step", "150"}).status, 0) << "it was written again";
+  }
 
   Flags back = again;
   back.insert(back.end(), {"--from", std::to_string(before)});
