@@ -162,8 +162,8 @@ void check_mesh(const TrainFlags& flags, const cluster::MeshChoice& mesh) {
     fail<InvalidArgument>("--mesh {}: not with zero:3, which divides the parameters in another way; use zero:2",
                           flags.mesh);
   }
-  if (flags.device != "cpu") {
-    fail<InvalidArgument>("--mesh {}: a model is divided on the CPU only; on a GPU use zero:2 without it", flags.mesh);
+  if (flags.device != "cpu" && mesh.tensor > 1) {
+    fail<InvalidArgument>("--mesh {}: matrices are divided on the CPU only; on a GPU use pipe, or zero:2", flags.mesh);
   }
   if (mesh.pipe > 1 && flags.accumulate > 1) {
     fail<InvalidArgument>("--accumulate {}: the lanes of a pipeline are its micro-batches; give more --lanes instead",

@@ -9,6 +9,7 @@
 #include "plan/schedule/schedule_check.h"
 #include "tensor/autocast.h"
 #include "tensor/device/host_memory.h"
+#include "tensor/loss_factor.h"
 #include "train/check_task.h"
 #include "train/compute/tensor_batch.h"
 #include "train/pipeline/agreement.h"
@@ -161,6 +162,8 @@ class PipelineComputer::Step final : public pipeline::StageActions {
   /// The loss of a lane, summed over its samples; its statistics are noted.
   torch::Tensor finish_lane(const torch::Tensor& output, const Batch& samples, Lane lane) {
     const TrainOptions& options = pipeline_.options_;
+    const std::uint64_t count = work_.items[lane].batch.size();
+    const LossFactor factor(static_cast<double>(count));
     Outcome outcome = outcome_of(options.task, output, pipeline_.layers_->divided_output(), samples);
     const double value = settle(outcome, options.task);
     if (!std::isfinite(value)) {
@@ -168,7 +171,6 @@ class PipelineComputer::Step final : public pipeline::StageActions {
           "the loss is {} at step {}, lane {}: the learning rate ({}) may be too high, or the data bad", value,
           work_.step, work_.items[lane].work.lane, options.lr);
     }
-    const std::uint64_t count = work_.items[lane].batch.size();
     statistics_[lane] = {.loss_sum = value * static_cast<double>(count), .metrics = outcome.metrics, .samples = count};
     return outcome.loss * static_cast<double>(count);
   }

@@ -71,6 +71,7 @@ void MeshPart::make_stages(const Model& network, const LayerPlace& place, LaneRa
   const auto made = parallel::make_stages(network.layers, stages, schedule, at_->pipe, here);
   slices_ = made->slices();
   model_.module = made->module();
+  model_.module->to(options_.device);
   freeze_here(*model_.module, options_.groups);
   pipeline_ = std::make_unique<parallel::PipelineComputer>(
       made, parallel::PipelineOptions{.schedule = schedule, .stages = stages, .recompute = options_.mesh.recompute},

@@ -31,8 +31,9 @@ void check_mesh(const Model& model, const TrainOptions& options) {
         "this network is not made of layers (trireme/layers.h), so it cannot be divided: leave the mesh out, or make "
         "it of layers; a torch::nn::Sequential becomes such a network by layers_of");
   }
-  if (!options.device.is_cpu()) {
-    fail<InvalidArgument>("a mesh that divides the model works on the CPU only: on a GPU use zero:2");
+  if (!options.device.is_cpu() && options.mesh.tensor > 1) {
+    fail<InvalidArgument>("a mesh with tensor={} works on the CPU only: on a GPU use pipe, or zero:2",
+                          options.mesh.tensor);
   }
 }
 
