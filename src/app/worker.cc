@@ -104,8 +104,12 @@ void check_own(const cli::TrainFlags& flags, const data::Schema& samples) {
 }
 
 void work(std::span<const std::string> words) {
-  if (words.size() == 1) return train(nlohmann::json::parse(words[0]).get<cli::TrainFlags>());
-  if (words.size() != 2) fail<InvalidArgument>("this program is started by 'trireme train'");
+  if (words.size() == 1 && words[0].starts_with('{')) {
+    return train(nlohmann::json::parse(words[0]).get<cli::TrainFlags>());
+  }
+  if (words.size() != 2) {
+    fail<InvalidArgument>("this program is started by others, such as 'trireme train'; see trireme --help");
+  }
   if (words[0] == "check-device") return static_cast<void>(pick_device(words[1], /*rank=*/0));
   if (words[0] == "time-layers") return time_layers(nlohmann::json::parse(words[1]).get<LayerTimesRequest>());
   if (words[0] == "measure-sums") return measure_sums(nlohmann::json::parse(words[1]).get<SumsRequest>());
