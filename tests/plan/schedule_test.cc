@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "plan/schedule/evaluate.h"
+#include "plan/schedule/own_schedule.h"
 #include "plan/schedule/schedule_check.h"
 #include "plan/schedule/schedule_text.h"
 #include "tests/support/expect_fails.h"
@@ -204,6 +205,40 @@ TEST(ScheduleText, ThatIsWrongIsRefusedWithRankAndAction) {
   refused("0F0,0SEND_F0,0B0\n1RECV_F0,1F0,1B0\n", {"is missing"});
   refused("0F0,0SEND_F0,0B0\n", {"rank 0", "0SEND_F0", "no stage beyond"});
   refused("0F0,1F0,0SEND_F0,1B0,0B0\n", {"0SEND_F0", "same rank"});
+}
+
+TEST(OwnSchedule, IsOneLineThatSaysTheSame) {
+  const Schedule schedule = make_schedule({.kind = ScheduleKind::kZbV, .ranks = 3, .micro_batches = 5, .chunks = 2});
+  const std::string line = in_one_line(schedule);
+  EXPECT_EQ(line.find('\n'), std::string::npos);
+  EXPECT_TRUE(is_own_schedule(line));
+  EXPECT_EQ(own_schedule(line).ranks, schedule.ranks);
+  EXPECT_EQ(own_schedule(in_one_line(with_messages(schedule))).ranks, schedule.ranks) << "messages follow from the rest";
+  for (const ScheduleKind kind : kScheduleKinds) EXPECT_FALSE(is_own_schedule(name_of(kind)));
+}
+
+TEST(OwnSchedule, IsForItsOwnNumbers) {
+  const std::string line = in_one_line(make_schedule({.kind = ScheduleKind::k1F1B, .ranks = 2, .micro_batches = 4}));
+  EXPECT_TRUE(schedule_named(line, 0, 2, 4).has_value());
+  EXPECT_FALSE(schedule_named(line, 0, 2, 5).has_value());
+  EXPECT_FALSE(schedule_named(line, 0, 3, 4).has_value());
+  EXPECT_EQ(schedule_named("zb-v", 0, 2, 4)->stages(), 4u);
+}
+
+TEST(OwnSchedule, WhatCannotBeTrainedIsRefused) {
+  for (const auto& [line, why] : std::vector<std::pair<std::string, std::string>>{
+           {"0F0,0B0;1F0,1I0,1W0", "split all of them"},
+           {"0F0,0B0,", "two ranks or more"},
+           {"0F0,0B0;1B0,1F0", "1B0"},
+           {"0F0;;", ""},
+           {";", ""},
+           {"0F0,0B0;1F0,1X0", "1X0"},
+           {std::string(100000, ','), ""}}) {
+    EXPECT_THAT([&] { own_schedule(line); }, ::testing::ThrowsMessage<InvalidArgument>(::testing::HasSubstr(why)))
+        << line.substr(0, 40);
+  }
+  EXPECT_THAT([] { own_schedule_from_file("/nowhere/mine.csv"); },
+              ::testing::ThrowsMessage<InvalidArgument>(::testing::HasSubstr("--pipeline")));
 }
 
 }  // namespace

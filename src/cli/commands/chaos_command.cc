@@ -81,7 +81,7 @@ chaos::WorkPlan work_of(const TrainFlags& flags) {
   const bool averages = strategy.kind == cluster::StrategyChoice::Kind::kLocalSgd;
   return {.lanes = flags.lanes,
           .leased = leased(flags),
-          .rolls_back = averages || strategy.divides_state(),
+          .rolls_back = averages || strategy.divides_state() || mesh_of(flags).divides_model(),
           .averages = averages,
           .samples = [sampler](Step step, Lane lane) { return sampler->indices(step, lane).size(); }};
 }

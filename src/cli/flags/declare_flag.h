@@ -28,6 +28,14 @@ CLI::Option* declare_flag(CLI::App& command, const Flag<Flags, Value>& flag, Fla
   return option;
 }
 
+/// Gives `command` a flag as if a person had: its configuration has it too.
+inline void give(CLI::App& command, const std::string& name, const std::string& value) {
+  CLI::Option& option = *command.get_option(name);
+  option.clear();
+  option.add_result(value);
+  option.run_callback();
+}
+
 /// Sets a flag that was not given to `value`, also as its default, so that it appears in the command's configuration.
 template <class Value>
 void set_unless_given(CLI::App& command, const std::string& name, Value& flag, const Value& value) {

@@ -19,7 +19,7 @@ inline auto flags_of_the_mesh() {
            [](auto& worker, const TrainFlags& flags) { worker.options.mesh = mesh_of(flags); }),
       flag("--pipeline", &TrainFlags::pipeline,
            "in which order stages work: gpipe, 1f1b, interleaved (interleaved:3: 3 stages per worker), zb-h1, zb-v; "
-           "trireme plan --schedule draws them",
+           "trireme plan --schedule draws them; or a .csv file of your own, as its --csv writes them",
            {.show_default = true}, [](auto& worker, const TrainFlags& flags) { worker.options.mesh = mesh_of(flags); }),
       flag("--stages", &TrainFlags::stages, "how many layers each stage has: 3,5,4; cut by their cost unless given", {},
            [](auto& worker, const TrainFlags& flags) { worker.options.mesh = mesh_of(flags); }),

@@ -17,7 +17,6 @@
 #include "cluster/strategy_choice.h"
 #include "data/files/mirrors.h"
 #include "net/address.h"
-#include "plan/schedule/schedule.h"
 #include "ps/consistency.h"
 
 namespace trireme::cli {
@@ -98,6 +97,7 @@ void settle_workers(TrainFlags& flags) {
 }
 
 void settle(CLI::App& command, TrainFlags& flags) {
+  settle_pipeline(command, flags);
   if (!flags.mesh.empty()) {
     const cluster::MeshChoice mesh = cluster::parse_mesh(flags.mesh);
     set_unless_given(command, "--workers", flags.worker_range,
@@ -108,31 +108,6 @@ void settle(CLI::App& command, TrainFlags& flags) {
     if (flag.traits.unless_given == nullptr) return;
     set_unless_given(command, flag.name(), flags.*flag.member, flag.traits.unless_given(flags));
   });
-}
-
-cluster::MeshChoice mesh_of(const TrainFlags& flags) {
-  cluster::MeshChoice mesh = flags.mesh.empty() ? cluster::MeshChoice{} : cluster::parse_mesh(flags.mesh);
-  const std::size_t colon = std::min(flags.pipeline.find(':'), flags.pipeline.size());
-  mesh.pipeline = flags.pipeline.substr(0, colon);
-  const plan::ScheduleKind kind = plan::parse_schedule_kind(mesh.pipeline);
-  if (colon < flags.pipeline.size()) {
-    const std::string_view number = std::string_view(flags.pipeline).substr(colon + 1);
-    const auto [end, problem] = std::from_chars(number.data(), number.data() + number.size(), mesh.chunks);
-    if (problem != std::errc() || end != number.data() + number.size() || mesh.chunks == 0 ||
-        kind != plan::ScheduleKind::kInterleaved) {
-      fail<InvalidArgument>(
-          "--pipeline {}: only interleaved takes a number of stages per worker, from 1 on: interleaved:3",
-          flags.pipeline);
-    }
-  }
-  mesh.stages = flags.stages;
-  mesh.recompute = flags.recompute;
-  mesh.tensor_lanes = flags.tensor_lanes > 1 ? flags.tensor_lanes : 0;
-  return mesh;
-}
-
-std::uint32_t usual_lanes(const TrainFlags& flags) {
-  return cluster::usual_lanes(mesh_of(flags), flags.workers, flags.batch);
 }
 
 bool is_ps(const TrainFlags& flags) {

@@ -216,6 +216,9 @@ Slow parse_slow(const std::string& text);
 /// Throws InvalidArgument if there is no such device.
 void check_device(const std::string& flag, const std::string& value);
 
+/// A schedule in a file becomes the flag's value: the run keeps it, and the file may go. Throws InvalidArgument.
+void settle_pipeline(CLI::App& command, const TrainFlags& flags);
+
 /// Returns how the model is divided. Throws InvalidArgument if --mesh or --pipeline cannot be read.
 cluster::MeshChoice mesh_of(const TrainFlags& flags);
 

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/threads.h"
+#include "cli/flags/declare_flag.h"
 #include "cli/flags/known_names.h"
 #include "cli/plan/calibration_file.h"
 #include "cli/plan/quantities.h"
@@ -15,6 +16,7 @@
 #include "data/task_rules.h"
 #include "optim/update_config.h"
 #include "plan/advice.h"
+#include "plan/schedule/own_schedule.h"
 
 namespace trireme::cli {
 namespace {
@@ -57,21 +59,47 @@ plan::Hardware hardware_of(const TrainFlags& flags, const plan::Mesh& mesh) {
           .measured = measured};
 }
 
+/// Of the rank that has the most.
+std::uint32_t stages_per_rank(const plan::Schedule& schedule) {
+  std::vector<std::uint32_t> counts(schedule.ranks.size(), 0);
+  for (const Rank rank : schedule.rank_of_stage) ++counts[rank];
+  return *std::ranges::max_element(counts);
+}
+
+/// A schedule of one's own is for one number of workers and of micro-batches.
+void check_own_schedule(const TrainFlags& flags, const plan::Arrangement& wanted) {
+  const plan::Schedule own = plan::own_schedule(flags.pipeline);
+  const std::uint64_t lanes = flags.lanes == 0 ? usual_lanes(flags) : flags.lanes;
+  const std::uint64_t micro_batches = std::uint64_t{own.micro_batches} * wanted.mesh.data;
+  if (own.ranks.size() != wanted.mesh.pipe || lanes != micro_batches) {
+    fail<InvalidArgument>(
+        "--pipeline: that schedule is for pipe={} and {} micro-batches, so with data={} for --lanes {}; this is "
+        "pipe={} with {} lanes: change one of them, or give --pipeline 1f1b",
+        own.ranks.size(), own.micro_batches, wanted.mesh.data, micro_batches, wanted.mesh.pipe, lanes);
+  }
+  if (flags.memory.empty()) return;
+  fail<InvalidArgument>("--memory {}: what a schedule of one's own holds is not known before; leave one of both out",
+                        flags.memory);
+}
+
 /// The layout that the flags ask for, as the planner describes it.
 plan::Arrangement arrangement_of(const TrainFlags& flags) {
   const cluster::MeshChoice choice = mesh_of(flags);
   const cluster::StrategyChoice strategy = cluster::parse_strategy(flags.strategy);
   const std::uint32_t data = cluster::data_workers(choice, flags.workers);
   const std::uint32_t lanes = flags.lanes == 0 ? usual_lanes(flags) : flags.lanes;
-  plan::Arrangement arrangement{.mesh = {data, choice.pipe, choice.tensor},
-                                .zero = strategy.kind == Kind::kZero && data > 1 ? strategy.zero.stage : 0,
-                                .schedule = plan::parse_schedule_kind(choice.pipeline),
-                                .micro_batches = (lanes + data - 1) / data,
-                                .recompute = choice.recompute,
-                                .offload = strategy.uses_servers()};
+  const bool own = plan::is_own_schedule(choice.pipeline);
+  plan::Arrangement arrangement{
+      .mesh = {data, choice.pipe, choice.tensor},
+      .zero = strategy.kind == Kind::kZero && data > 1 ? strategy.zero.stage : 0,
+      .schedule = own ? plan::ScheduleKind::k1F1B : plan::parse_schedule_kind(choice.pipeline),
+      .micro_batches = (lanes + data - 1) / data,
+      .recompute = choice.recompute,
+      .offload = strategy.uses_servers()};
   const std::uint32_t shards = strategy.zero.shards;
   if (arrangement.zero > 0 && shards > 0 && data % shards == 0) arrangement.shards = shards;  // else in larger groups
   arrangement.chunks = choice.chunks > 0 ? choice.chunks : plan::usual_chunks(arrangement.schedule);
+  if (own) arrangement.chunks = stages_per_rank(plan::own_schedule(choice.pipeline));
   if (choice.pipe == 1) arrangement.chunks = 1;
   return arrangement;
 }
@@ -168,13 +196,6 @@ void check_memory(const TrainFlags& flags, const plan::ModelCost& model, const p
                         problem, model.name, flags.memory);
 }
 
-void give(CLI::App& command, const std::string& name, const std::string& value) {
-  CLI::Option& option = *command.get_option(name);
-  option.clear();
-  option.add_result(value);
-  option.run_callback();
-}
-
 }  // namespace
 
 std::optional<plan::ModelCost> planned_model(const TrainFlags& flags, const data::Schema& samples) {
@@ -200,6 +221,7 @@ std::optional<plan::ModelCost> planned_model(const TrainFlags& flags, const data
 void check_division(const TrainFlags& flags, const data::Schema& samples) {
   const auto model = planned_model(flags, samples);
   const cluster::MeshChoice choice = mesh_of(flags);
+  if (plan::is_own_schedule(flags.pipeline)) check_own_schedule(flags, arrangement_of(flags));
   if (!model) {
     if (flags.memory.empty()) return;
     fail<InvalidArgument>("--memory {}: what {} needs is not known before it runs; leave the flag out", flags.memory,
@@ -266,6 +288,9 @@ std::string settle_mesh(CLI::App& command, TrainFlags& flags) {
   if (is_given("--lanes")) given.lanes = flags.lanes;
   if (is_given("--recompute") && flags.recompute) given.recompute = true;
   if (is_given("--pipeline")) {
+    if (plan::is_own_schedule(flags.pipeline)) {
+      fail<InvalidArgument>("--mesh auto: a schedule of one's own is for one mesh; give that: --mesh pipe=...");
+    }
     const cluster::MeshChoice choice = mesh_of({.pipeline = flags.pipeline});
     given.schedule = plan::parse_schedule_kind(choice.pipeline);
     if (choice.chunks > 0) given.chunks = choice.chunks;

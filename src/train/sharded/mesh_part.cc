@@ -3,6 +3,8 @@
 #include "trireme/tensor_parallel.h"
 
 #include "base/error.h"
+#include "base/log.h"
+#include "plan/schedule/own_schedule.h"
 #include "train/pipeline/stage_cut.h"
 #include "train/strategy/parameter_updates.h"
 
@@ -55,13 +57,21 @@ MeshPart::MeshPart(collective::Communicator& world, const FittedMesh& mesh, cons
 
 MeshPart::~MeshPart() = default;
 
+/// A schedule of one's own is for the mesh that was asked for, as well.
+plan::Schedule MeshPart::schedule_for(std::uint32_t micro_batches) const {
+  const auto named = plan::schedule_named(options_.mesh.pipeline, options_.mesh.chunks, mesh_.pipe, micro_batches);
+  if (named) return *named;
+  log_warn("schedule_replaced", "the schedule that was given is for other numbers: 1f1b takes its place",
+           {{"ranks", mesh_.pipe}, {"micro_batches", micro_batches}});
+  return plan::make_schedule({.kind = plan::ScheduleKind::k1F1B, .ranks = mesh_.pipe, .micro_batches = micro_batches});
+}
+
 void MeshPart::make_stages(const Model& network, const LayerPlace& place, LaneRange lanes, SpanRecorder* spans) {
-  const plan::ScheduleKind kind = plan::parse_schedule_kind(options_.mesh.pipeline);
-  const std::uint32_t chunks = options_.mesh.chunks > 0 ? options_.mesh.chunks : plan::usual_chunks(kind);
-  const plan::Schedule schedule =
-      plan::make_schedule({.kind = kind, .ranks = mesh_.pipe, .micro_batches = lanes.count, .chunks = chunks});
+  const plan::Schedule schedule = schedule_for(lanes.count);
+  const bool own = schedule.name == plan::kOwnSchedule;
   // What was cut by hand was cut for the mesh that was asked for: with fewer workers it is cut by cost.
-  const bool by_hand = !options_.mesh.stages.empty() && mesh_.pipe == options_.mesh.pipe;
+  const bool as_asked = mesh_.pipe == options_.mesh.pipe && own == plan::is_own_schedule(options_.mesh.pipeline);
+  const bool by_hand = !options_.mesh.stages.empty() && as_asked;
   const auto stages = by_hand ? parallel::cut_stages(*network.layers, parallel::parse_stage_sizes(options_.mesh.stages))
                               : parallel::cut_stages(*network.layers, schedule.stages());
   // A task that knows what to do with a part of the output gets one.

@@ -60,6 +60,7 @@ class MeshPart final : public StepComputer {
 
  private:
   std::optional<Outcome> evaluate(const Task& task, const Batch& batch);
+  plan::Schedule schedule_for(std::uint32_t micro_batches) const;
   void make_stages(const Model& network, const LayerPlace& place, LaneRange lanes, SpanRecorder* spans);
 
   const TrainOptions& options_;

@@ -97,6 +97,66 @@ TEST_F(Meshes, EveryLayoutGivesTheSameBits) {
   for (const Flags& layout : layouts) EXPECT_EQ(hash(layout), alone) << ::testing::PrintToString(layout);
 }
 
+TEST_F(Meshes, AScheduleOfOnesOwn) {
+  const std::string file = (folder_ / "mine.csv").string();
+  const Outcome drawn = run_trireme(
+      folder_, {"plan", "--schedule", "zb-h1", "--stages", "2", "--micro-batches", "4", "--messages", "--csv", file});
+  ASSERT_EQ(drawn.status, 0) << drawn.err;
+  const Flags own{"--strategy", "allreduce", "--mesh", "pipe=2", "--pipeline", file};
+  EXPECT_EQ(hash(own), hash({"--strategy", "allreduce", "-w", "1"}));
+
+  const auto refused = [&](const Flags& mesh, const std::string& why) {
+    const Outcome outcome =
+        run_trireme(folder_, all_of({{"train", "--strategy", "allreduce", "--pipeline", file}, gpt(), mesh}));
+    EXPECT_EQ(outcome.status, 2);
+    EXPECT_THAT(outcome.err, HasSubstr(why));
+  };
+  refused({"--mesh", "data=2,pipe=2"}, "that schedule is for pipe=2 and 4 micro-batches");
+  refused({"--mesh", "pipe=3"}, "this is pipe=3 with 4 lanes");
+  refused({"-w", "2"}, "this is pipe=1 with 4 lanes");
+  std::ofstream(file) << "0F0,0B0\n1F0,1I0,1W0\n";
+  refused({"--mesh", "pipe=2"}, "mine.csv: some backwards are whole (B) and others split");
+  std::ofstream(file) << "0F0,0B0\n";
+  refused({"--mesh", "pipe=2"}, "two ranks or more");
+  std::filesystem::remove(file);
+  refused({"--mesh", "pipe=2"}, "mine.csv");
+}
+
+TEST_F(Meshes, AScheduleOfOnesOwnBelongsToTheRun) {
+  const std::string file = (folder_ / "mine.csv").string();
+  std::ofstream(file) << "0F0,0F1,0F2,0F3,0B0,0B1,0B2,0B3\n1F0,1F1,1B0,1B1,1F2,1F3,1B2,1B3\n";
+  const std::string run = (folder_ / "run").string();
+  hash({"--strategy", "allreduce", "--mesh", "pipe=2", "--pipeline", file, "--out", run});
+  std::filesystem::remove(file);
+  const auto resume = [&](const Flags& flags) { return run_trireme(folder_, all_of({{"resume", run}, flags})); };
+  EXPECT_EQ(resume({"--steps", "14"}).status, 0);
+  const Flags other{"--steps", "16", "--mesh", "data=2,pipe=2"};
+  EXPECT_THAT(resume(other).err, HasSubstr("or give --pipeline 1f1b"));
+  EXPECT_EQ(resume(all_of({other, {"--pipeline", "1f1b"}})).status, 0);
+}
+
+/// It is for three workers: two go on with another, and the same bits.
+TEST_F(Meshes, AScheduleOfOnesOwnIsReplacedWhenAWorkerIsLost) {
+  const std::string file = (folder_ / "mine.csv").string();
+  ASSERT_EQ(run_trireme(folder_, {"plan", "--schedule", "1f1b", "--stages", "3", "--micro-batches", "4", "--csv", file})
+                .status,
+            0);
+  const Outcome outcome = run_trireme(
+      folder_,
+      all_of({{"chaos", "--steps", "30", "--step-ms", "60", "--checkpoint-every", "10", "--count", "1", "--every", "12",
+               "--roles", "worker", "--faults", "kill", "--restarts", "0", "--out", (folder_ / "run").string()},
+              gpt(),
+              {"--strategy", "allreduce", "--mesh", "pipe=3", "-w", "2:3", "--pipeline", file}}),
+      {}, 120s);
+  EXPECT_EQ(outcome.status, 0) << outcome.out << outcome.err;
+  EXPECT_THAT(outcome.out + outcome.err, HasSubstr("the same as the undisturbed run's"));
+  std::size_t replaced = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_ / "run")) {
+    if (entry.path().extension() == ".log") replaced += has_event(read_file(entry.path()), "schedule_replaced") ? 1 : 0;
+  }
+  EXPECT_GE(replaced, 2u) << "in the logs of those that live";
+}
+
 /// Layouts of all kinds that train the same model to the same bits.
 const std::vector<Flags>& some_layouts() {
   static const std::vector<Flags> all{
