@@ -50,11 +50,11 @@ struct ZeroChoice {
 /// How a model is divided among workers, beside the samples: with strategies allreduce and zero. The result does not
 /// depend on it, but for the number of tensor lanes.
 struct MeshChoice {
-  std::uint32_t data = 0;         ///< how many copies of the model there are; 0 = as many as there are workers for
-  std::uint32_t pipe = 1;         ///< among how many workers its layers are divided
-  std::uint32_t tensor = 1;       ///< among how many each layer is
-  std::string pipeline = "1f1b";  ///< the schedule of stages: gpipe, 1f1b, interleaved, zb-h1, zb-v; or one of your
-                                  ///< own: the rows of `trireme plan --csv`, with ';' between them
+  std::uint32_t data = 0;          ///< how many copies of the model there are; 0 = as many as there are workers for
+  std::uint32_t pipe = 1;          ///< among how many workers its layers are divided
+  std::uint32_t tensor = 1;        ///< among how many each layer is
+  std::string pipeline = "1f1b";   ///< the schedule of stages: gpipe, 1f1b, interleaved, zb-h1, zb-v; or one of your
+                                   ///< own: the rows of `trireme plan --csv`, with ';' between them
   std::uint32_t chunks = 0;        ///< stages per worker; 0 = as the schedule usually has
   std::string stages = {};         ///< how many layers each stage has, "3,5,4"; empty: cut by their cost
   bool recompute = false;          ///< keep only each layer's input, and compute the rest again for the gradient

@@ -213,7 +213,8 @@ TEST(OwnSchedule, IsOneLineThatSaysTheSame) {
   EXPECT_EQ(line.find('\n'), std::string::npos);
   EXPECT_TRUE(is_own_schedule(line));
   EXPECT_EQ(own_schedule(line).ranks, schedule.ranks);
-  EXPECT_EQ(own_schedule(in_one_line(with_messages(schedule))).ranks, schedule.ranks) << "messages follow from the rest";
+  EXPECT_EQ(own_schedule(in_one_line(with_messages(schedule))).ranks, schedule.ranks)
+      << "messages follow from the rest";
   for (const ScheduleKind kind : kScheduleKinds) EXPECT_FALSE(is_own_schedule(name_of(kind)));
 }
 
@@ -226,14 +227,14 @@ TEST(OwnSchedule, IsForItsOwnNumbers) {
 }
 
 TEST(OwnSchedule, WhatCannotBeTrainedIsRefused) {
-  for (const auto& [line, why] : std::vector<std::pair<std::string, std::string>>{
-           {"0F0,0B0;1F0,1I0,1W0", "split all of them"},
-           {"0F0,0B0,", "two ranks or more"},
-           {"0F0,0B0;1B0,1F0", "1B0"},
-           {"0F0;;", ""},
-           {";", ""},
-           {"0F0,0B0;1F0,1X0", "1X0"},
-           {std::string(100000, ','), ""}}) {
+  for (const auto& [line, why] :
+       std::vector<std::pair<std::string, std::string>>{{"0F0,0B0;1F0,1I0,1W0", "split all of them"},
+                                                        {"0F0,0B0,", "two ranks or more"},
+                                                        {"0F0,0B0;1B0,1F0", "1B0"},
+                                                        {"0F0;;", ""},
+                                                        {";", ""},
+                                                        {"0F0,0B0;1F0,1X0", "1X0"},
+                                                        {std::string(100000, ','), ""}}) {
     EXPECT_THAT([&] { own_schedule(line); }, ::testing::ThrowsMessage<InvalidArgument>(::testing::HasSubstr(why)))
         << line.substr(0, 40);
   }
