@@ -85,7 +85,9 @@ double sum_of_squares(const Number* values, std::size_t count) {
 /// Norms of gradients on a GPU are computed there, all of them before the host waits for the first.
 double sum_of_squares_on_device(const std::vector<torch::Tensor>& gradients) {
   if (gradients.empty()) return 0;
-  const torch::Tensor norms = on_host(at::stack(at::_foreach_norm(gradients, 2)).to(torch::kFloat64));
+  std::vector<torch::Tensor> each = at::_foreach_norm(gradients, 2);
+  for (torch::Tensor& norm : each) norm = norm.to(each.front().device());  // a model may lie on several
+  const torch::Tensor norms = on_host(at::stack(each).to(torch::kFloat64));
   return sum_of_squares(norms.data_ptr<double>(), static_cast<std::size_t>(norms.numel()));
 }
 
