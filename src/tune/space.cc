@@ -92,7 +92,8 @@ Dimension parse_dimension(const std::string& part, const std::vector<KnownFlag>&
     fail<InvalidArgument>("--space {}: expected <flag>=<values>, {}", part, kExample);
   }
   const std::size_t dashes = part.starts_with("--") ? 2 : 0;
-  const KnownFlag& flag = find_flag(part.substr(dashes, equals - dashes), flags);
+  const std::string name = part.substr(dashes, equals - dashes);
+  const KnownFlag& flag = find_flag(name, flags);
   const std::string values = part.substr(equals + 1);
   const std::vector<std::string> words = split(values, ':');
   if (words.size() > 1 && (words[0] == "log" || words[0] == "linear")) return parse_range(part, flag, words);
