@@ -21,7 +21,7 @@ torch::Device pick_device(const std::string& name, Rank rank) {
         "nvidia-smi show one? Without: --device cpu",
         name);
   }
-  const auto count = torch::cuda::device_count();
+  const auto count = static_cast<std::size_t>(torch::cuda::device_count());
   if (name == "cuda") return {torch::kCUDA, static_cast<c10::DeviceIndex>(rank % count)};
   const auto index = std::stoul(name.substr(name.find(':') + 1));
   if (index >= count) fail<InvalidArgument>("--device {}: the GPUs here are cuda:0 to cuda:{}", name, count - 1);
